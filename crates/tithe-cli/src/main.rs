@@ -1,0 +1,2 @@
+//! tithe
+fn main() {}

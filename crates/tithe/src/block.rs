@@ -1,0 +1,297 @@
+//! Rows as they come from a source: columns of numbers or of text codes, in blocks of a fixed number of rows.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_buffer::ScalarBuffer;
+use arrow_schema::DataType;
+use hashbrown::HashMap;
+
+/// A missing value in a column of numbers: a NaN with a mark, as R marks its `NA`.
+pub const MISSING: f64 = f64::from_bits(0x7ff8_0000_0000_0001);
+/// An integer beyond ±2⁵³, which no `f64` can hold exactly: a NaN with another mark.
+pub const INEXACT: f64 = f64::from_bits(0x7ff8_0000_0000_0002);
+/// A missing value in a column of text.
+pub const MISSING_CODE: u32 = u32::MAX;
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Numbers.
+    Number,
+    /// True or false, kept as 1 and 0.
+    Boolean,
+    /// Text, one of a set of levels.
+    Text,
+}
+
+/// A column of the user's: its name, what it holds, and the type it is written back with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    /// The user's name for it.
+    pub name: String,
+    /// What it holds.
+    pub kind: Kind,
+    /// Its Arrow type in the user's file (`Float64`, `Boolean` or `Utf8` for formats without types).
+    pub data_type: DataType,
+}
+
+/// The values of one column.
+#[derive(Clone, Debug)]
+pub enum Column {
+    /// Numbers and booleans; [`MISSING`] and [`INEXACT`] stand among them.
+    Number(ScalarBuffer<f64>),
+    /// Text: each row's position in `levels`, or [`MISSING_CODE`].
+    Text {
+        /// One code a row.
+        codes: ScalarBuffer<u32>,
+        /// The levels that occur, in any order, none twice.
+        levels: Arc<Vec<String>>,
+    },
+}
+
+impl Column {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        match self {
+            Column::Number(values) => values.len(),
+            Column::Text { codes, .. } => codes.len(),
+        }
+    }
+
+    /// True if there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Memory held, roughly.
+    fn bytes(&self) -> usize {
+        match self {
+            Column::Number(values) => values.len() * 8,
+            Column::Text { codes, levels } => {
+                codes.len() * 4 + levels.iter().map(|level| level.len() + 24).sum::<usize>()
+            }
+        }
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Column {
+        match self {
+            Column::Number(values) => Column::Number(values.slice(rows.start, rows.len())),
+            Column::Text { codes, levels } => {
+                Column::Text { codes: codes.slice(rows.start, rows.len()), levels: levels.clone() }
+            }
+        }
+    }
+
+    /// Columns one after the other; the levels of text are united.
+    fn concat(parts: &[&Column]) -> Column {
+        match parts[0] {
+            Column::Number(_) => {
+                let mut all = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+                for part in parts {
+                    if let Column::Number(values) = part {
+                        all.extend_from_slice(values);
+                    }
+                }
+                Column::Number(all.into())
+            }
+            Column::Text { .. } => {
+                let mut all = TextBuilder::default();
+                for part in parts {
+                    if let Column::Text { codes, levels } = part {
+                        let renumbered: Vec<u32> = levels.iter().map(|level| all.code(level)).collect();
+                        all.codes.extend(
+                            codes
+                                .iter()
+                                .map(|&code| renumbered.get(code as usize).copied().unwrap_or(MISSING_CODE)),
+                        );
+                    }
+                }
+                all.finish()
+            }
+        }
+    }
+
+    fn take(&self, rows: &[usize]) -> Column {
+        match self {
+            Column::Number(values) => Column::Number(rows.iter().map(|&row| values[row]).collect()),
+            Column::Text { codes, levels } => {
+                Column::Text { codes: rows.iter().map(|&row| codes[row]).collect(), levels: levels.clone() }
+            }
+        }
+    }
+
+    /// True if the value of that row is one to compute with.
+    fn is_usable(&self, row: usize) -> bool {
+        match self {
+            Column::Number(values) => values[row].is_finite(),
+            Column::Text { codes, .. } => codes[row] != MISSING_CODE,
+        }
+    }
+}
+
+/// Collects a column of text, numbering its levels as they come.
+#[derive(Default)]
+pub struct TextBuilder {
+    codes: Vec<u32>,
+    levels: Vec<String>,
+    numbers: HashMap<String, u32, std::hash::RandomState>,
+}
+
+impl TextBuilder {
+    /// Adds a row.
+    pub fn push(&mut self, level: Option<&str>) {
+        let code = level.map_or(MISSING_CODE, |level| self.code(level));
+        self.codes.push(code);
+    }
+
+    fn code(&mut self, level: &str) -> u32 {
+        if let Some(&code) = self.numbers.get(level) {
+            return code;
+        }
+        let code = self.levels.len() as u32;
+        self.levels.push(level.to_string());
+        self.numbers.insert(level.to_string(), code);
+        code
+    }
+
+    /// The column.
+    pub fn finish(self) -> Column {
+        Column::Text { codes: self.codes.into(), levels: Arc::new(self.levels) }
+    }
+}
+
+/// Some consecutive rows as a source decoded them: as many as it liked.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// The columns asked for, in the order asked for.
+    pub columns: Vec<Column>,
+    /// Number of rows.
+    pub len: usize,
+}
+
+impl Segment {
+    /// Some of the rows; nothing is copied.
+    pub fn slice(&self, rows: Range<usize>) -> Segment {
+        Segment {
+            columns: self.columns.iter().map(|column| column.slice(rows.clone())).collect(),
+            len: rows.len(),
+        }
+    }
+
+    /// Segments one after the other; a single one is passed on without a copy.
+    pub(crate) fn concat(mut parts: Vec<Segment>) -> Segment {
+        if parts.len() == 1 {
+            return parts.remove(0);
+        }
+        let width = parts.first().map_or(0, |part| part.columns.len());
+        Segment {
+            columns: (0..width)
+                .map(|c| Column::concat(&parts.iter().map(|part| &part.columns[c]).collect::<Vec<_>>()))
+                .collect(),
+            len: parts.iter().map(|part| part.len).sum(),
+        }
+    }
+}
+
+/// A block of the input's rows: rows `index·B` to `(index+1)·B`, less those that were dropped.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// The block's number: what random streams and the order of merging go by.
+    pub index: u64,
+    /// The columns in use, in the order of the [`Table`](crate::table::Table).
+    pub columns: Vec<Column>,
+    /// Number of rows.
+    pub len: usize,
+    /// How many rows of the input this block stands for, the dropped ones included.
+    pub rows_read: usize,
+    /// Position of the block's first row in the input.
+    first_row: u64,
+    /// Positions relative to `first_row`, where rows were dropped.
+    kept: Option<Vec<u32>>,
+}
+
+impl Block {
+    /// All rows of a segment.
+    pub(crate) fn new(index: u64, first_row: u64, segment: Segment) -> Block {
+        Block {
+            index,
+            len: segment.len,
+            rows_read: segment.len,
+            columns: segment.columns,
+            first_row,
+            kept: None,
+        }
+    }
+
+    /// The block without the rows in which any value is missing, infinite or inexact.
+    pub(crate) fn without_unusable_rows(self) -> Block {
+        let usable: Vec<usize> =
+            (0..self.len).filter(|&row| self.columns.iter().all(|column| column.is_usable(row))).collect();
+        if usable.len() == self.len {
+            return self;
+        }
+        Block {
+            columns: self.columns.iter().map(|column| column.take(&usable)).collect(),
+            len: usable.len(),
+            kept: Some(usable.iter().map(|&row| row as u32).collect()),
+            ..self
+        }
+    }
+
+    /// 0-based position in the input of row `row` of the block.
+    pub fn position(&self, row: usize) -> u64 {
+        self.first_row + self.kept.as_ref().map_or(row as u64, |kept| u64::from(kept[row]))
+    }
+
+    /// Memory held, roughly.
+    pub(crate) fn bytes(&self) -> usize {
+        self.columns.iter().map(Column::bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(levels: &[Option<&str>]) -> Column {
+        let mut builder = TextBuilder::default();
+        levels.iter().for_each(|level| builder.push(*level));
+        builder.finish()
+    }
+
+    fn read_text(column: &Column) -> Vec<Option<String>> {
+        match column {
+            Column::Text { codes, levels } => {
+                codes.iter().map(|&code| levels.get(code as usize).cloned()).collect()
+            }
+            Column::Number(_) => panic!("numbers"),
+        }
+    }
+
+    #[test]
+    fn text_with_different_levels_is_joined_by_meaning() {
+        let a = text(&[Some("x"), None, Some("y")]);
+        let b = text(&[Some("y"), Some("z")]);
+        let joined = Column::concat(&[&a, &b]);
+        let expected: Vec<Option<String>> =
+            [Some("x"), None, Some("y"), Some("y"), Some("z")].map(|level| level.map(str::to_string)).into();
+        assert_eq!(read_text(&joined), expected);
+    }
+
+    #[test]
+    fn dropped_rows_keep_their_positions() {
+        let numbers = Column::Number(vec![1.0, MISSING, 3.0, f64::INFINITY, 5.0].into());
+        let words = text(&[Some("a"), Some("a"), Some("a"), Some("a"), None]);
+        let block =
+            Block::new(2, 100, Segment { columns: vec![numbers, words], len: 5 }).without_unusable_rows();
+        assert_eq!((block.len, block.rows_read), (2, 5));
+        assert_eq!((block.position(0), block.position(1)), (100, 102));
+    }
+
+    #[test]
+    fn the_marks_are_nan_and_differ() {
+        assert!(MISSING.is_nan() && INEXACT.is_nan());
+        assert_ne!(MISSING.to_bits(), INEXACT.to_bits());
+    }
+}

@@ -1,0 +1,9 @@
+//! Tithe.
+
+pub mod block;
+pub mod error;
+mod math;
+pub mod points;
+pub mod progress;
+pub mod rng;
+pub mod source;

@@ -1,0 +1,171 @@
+//! Weighted points `z_n = y_n x_n` in tiles: the one form of data that every kernel works on.
+
+/// Rows in a tile. A tile of ten columns (10 KiB) and what a kernel keeps beside it fit the first-level
+/// cache; each column of a tile is a whole number of vector registers on every processor.
+pub const TILE: usize = 128;
+
+/// One value for each row of a tile.
+pub type Lane = [f64; TILE];
+
+/// A tile: `TILE` weighted points of dimension D, stored column by column.
+///
+/// Rows beyond [`Tile::len`] are padding: `z = 0` and weight 0, so that sums need not know of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Tile<'a> {
+    /// The columns of `z`: D lanes.
+    pub z: &'a [Lane],
+    /// The weights `w_n`.
+    pub w: &'a Lane,
+    /// How many rows are real.
+    pub len: usize,
+}
+
+/// Any number of weighted points, in tiles.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Points {
+    dim: usize,
+    len: usize,
+    z: Vec<Lane>,
+    w: Vec<Lane>,
+}
+
+impl Points {
+    /// No points, of dimension `dim`.
+    pub fn new(dim: usize) -> Points {
+        Points { dim, ..Points::default() }
+    }
+
+    /// Points from rows; every row must have `dim` entries.
+    pub fn from_rows<'a>(dim: usize, rows: impl IntoIterator<Item = (&'a [f64], f64)>) -> Points {
+        let mut points = Points::new(dim);
+        for (z, w) in rows {
+            points.push(z, w);
+        }
+        points
+    }
+
+    /// Adds one point.
+    ///
+    /// # Panics
+    /// If `z` is not of the points' dimension.
+    pub fn push(&mut self, z: &[f64], w: f64) {
+        assert_eq!(z.len(), self.dim, "a point of another dimension");
+        let row = self.len % TILE;
+        if row == 0 {
+            self.z.resize(self.z.len() + self.dim, [0.0; TILE]);
+            self.w.push([0.0; TILE]);
+        }
+        let tile = self.len / TILE;
+        for (lane, &value) in self.z[tile * self.dim..].iter_mut().zip(z) {
+            lane[row] = value;
+        }
+        self.w[tile][row] = w;
+        self.len += 1;
+    }
+
+    /// Adds the real rows of a tile of the same dimension.
+    pub fn push_tile(&mut self, tile: &Tile<'_>) {
+        if self.len.is_multiple_of(TILE) {
+            self.z.extend_from_slice(tile.z);
+            self.w.push(*tile.w);
+            self.len += tile.len;
+        } else {
+            let mut row = vec![0.0; self.dim];
+            for r in 0..tile.len {
+                tile.copy_row(r, &mut row);
+                self.push(&row, tile.w[r]);
+            }
+        }
+    }
+
+    /// The dimension D.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// The number of points.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The tiles, in order.
+    pub fn tiles(&self) -> impl ExactSizeIterator<Item = Tile<'_>> {
+        (0..self.w.len()).map(|t| self.tile(t))
+    }
+
+    /// Tile number `t`.
+    pub fn tile(&self, t: usize) -> Tile<'_> {
+        Tile {
+            z: &self.z[t * self.dim..(t + 1) * self.dim],
+            w: &self.w[t],
+            len: (self.len - t * TILE).min(TILE),
+        }
+    }
+
+    /// The point `z_n`, copied out.
+    pub fn row(&self, n: usize) -> Vec<f64> {
+        let mut row = vec![0.0; self.dim];
+        self.tile(n / TILE).copy_row(n % TILE, &mut row);
+        row
+    }
+
+    /// The weight `w_n`.
+    pub fn weight(&self, n: usize) -> f64 {
+        self.w[n / TILE][n % TILE]
+    }
+
+    /// All weights, in order.
+    pub fn weights(&self) -> Vec<f64> {
+        (0..self.len).map(|n| self.weight(n)).collect()
+    }
+
+    /// Gives every point a new weight.
+    ///
+    /// # Panics
+    /// If there are not as many weights as points.
+    pub fn set_weights(&mut self, weights: &[f64]) {
+        assert_eq!(weights.len(), self.len, "one weight a point");
+        for (lane, chunk) in self.w.iter_mut().zip(weights.chunks(TILE)) {
+            lane[..chunk.len()].copy_from_slice(chunk);
+        }
+    }
+}
+
+impl Tile<'_> {
+    /// Copies row `r` of the tile.
+    pub fn copy_row(&self, r: usize, row: &mut [f64]) {
+        for (value, lane) in row.iter_mut().zip(self.z) {
+            *value = lane[r];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_come_back_as_they_were_put_in() {
+        let rows: Vec<Vec<f64>> = (0..300).map(|n| vec![f64::from(n), -f64::from(n)]).collect();
+        let mut points = Points::from_rows(2, rows.iter().map(|row| (row.as_slice(), row[0] + 1.0)));
+        assert_eq!(points.len(), 300);
+        assert_eq!(points.tiles().map(|tile| tile.len).sum::<usize>(), 300);
+        for (n, row) in rows.iter().enumerate() {
+            assert_eq!(&points.row(n), row);
+            assert_eq!(points.weight(n), row[0] + 1.0);
+        }
+        let copied = points.tiles().fold(Points::new(2), |mut all, tile| {
+            all.push_tile(&tile);
+            all
+        });
+        assert_eq!(copied, points);
+        points.set_weights(&vec![2.0; 300]);
+        assert_eq!(points.weights(), vec![2.0; 300]);
+        assert_eq!(points.tile(2).w[300 - 2 * TILE..], [0.0; 3 * TILE - 300], "padding weighs nothing");
+    }
+}
