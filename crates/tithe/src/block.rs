@@ -112,7 +112,7 @@ impl Column {
         }
     }
 
-    fn take(&self, rows: &[usize]) -> Column {
+    pub(crate) fn take(&self, rows: &[usize]) -> Column {
         match self {
             Column::Number(values) => Column::Number(rows.iter().map(|&row| values[row]).collect()),
             Column::Text { codes, levels } => {
@@ -247,6 +247,62 @@ impl Block {
     /// Memory held, roughly.
     pub(crate) fn bytes(&self) -> usize {
         self.columns.iter().map(Column::bytes).sum()
+    }
+}
+
+/// Rows copied out of blocks, with their positions in the input.
+#[derive(Clone, Debug)]
+pub struct RowSet {
+    /// Their columns, as in a block.
+    pub segment: Segment,
+    /// 0-based positions in the input.
+    pub positions: Vec<u64>,
+}
+
+impl RowSet {
+    /// Copies some rows of a block.
+    pub(crate) fn copy(block: &Block, rows: &[usize]) -> RowSet {
+        RowSet {
+            segment: Segment {
+                columns: block.columns.iter().map(|column| column.take(rows)).collect(),
+                len: rows.len(),
+            },
+            positions: rows.iter().map(|&row| block.position(row)).collect(),
+        }
+    }
+
+    /// Some of the rows, in the order named.
+    pub(crate) fn take(&self, rows: &[usize]) -> RowSet {
+        RowSet {
+            segment: Segment {
+                columns: self.segment.columns.iter().map(|column| column.take(rows)).collect(),
+                len: rows.len(),
+            },
+            positions: rows.iter().map(|&row| self.positions[row]).collect(),
+        }
+    }
+
+    /// One after the other.
+    pub(crate) fn concat(parts: Vec<RowSet>) -> RowSet {
+        RowSet {
+            positions: parts.iter().flat_map(|part| part.positions.iter().copied()).collect(),
+            segment: Segment::concat(parts.into_iter().map(|part| part.segment).collect()),
+        }
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.positions.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.positions.is_empty()
+    }
+
+    /// The rows as one block, to be encoded like any other.
+    pub fn block(&self) -> Block {
+        Block::new(0, 0, self.segment.clone())
     }
 }
 

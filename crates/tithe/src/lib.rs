@@ -1,9 +1,18 @@
 //! Tithe.
 
 pub mod block;
+pub mod clustering;
+pub mod collapse;
+pub mod encoding;
+pub mod engine;
 pub mod error;
 mod math;
+pub mod pass;
 pub mod points;
 pub mod progress;
 pub mod rng;
+pub mod sensitivity;
+pub mod slots;
 pub mod source;
+pub mod survey;
+pub mod table;

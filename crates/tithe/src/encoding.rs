@@ -1,0 +1,441 @@
+//! The encoding: how the user's columns become the model's points `z = y·x`, and the way back to the user's scale.
+
+use serde::{Deserialize, Serialize};
+
+use crate::block::{Block, Column};
+use crate::error::{ErrorKind, Result};
+use crate::math::vectorized;
+use crate::points::{Lane, TILE, Tile};
+
+/// The name of the intercept among the coefficients.
+pub const INTERCEPT: &str = "intercept";
+
+/// How a table becomes points: learnt once, kept with every coreset and posterior.
+///
+/// The model matrix has, in this order: the intercept (a column of ones) if there is one, then for each
+/// feature one column (number, boolean) or one a level but the reference (text).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Encoding {
+    /// The label.
+    pub label: Label,
+    /// The column of weights, if the data was weighted.
+    pub weight: Option<String>,
+    /// Whether the model has an intercept.
+    pub intercept: bool,
+    /// The features.
+    pub features: Vec<Feature>,
+}
+
+/// The label column and its two values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Label {
+    /// The user's column.
+    pub column: String,
+    /// The value that is `y = −1`.
+    pub negative: LabelValue,
+    /// The value that is `y = +1`.
+    pub positive: LabelValue,
+}
+
+/// A value of the label.
+#[derive(Clone, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum LabelValue {
+    /// A truth value.
+    Boolean(bool),
+    /// A number.
+    Number(f64),
+    /// A word.
+    Text(String),
+}
+
+/// One column of the user's and how it enters the model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Feature {
+    /// The user's column.
+    pub column: String,
+    /// How it enters.
+    pub coding: Coding,
+}
+
+/// How a column enters the model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Coding {
+    /// As `(x − center) / scale`.
+    Number {
+        /// What is taken off: the mean, or 0.
+        center: f64,
+        /// What it is divided by: the standard deviation, or 1.
+        scale: f64,
+    },
+    /// As 0 and 1.
+    Boolean,
+    /// One-hot: a column of zeros and ones for each level but the reference.
+    Levels {
+        /// The most frequent level, which has no column of its own.
+        reference: String,
+        /// The other levels, sorted.
+        levels: Vec<String>,
+    },
+}
+
+impl std::fmt::Display for LabelValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LabelValue::Boolean(value) => value.fmt(f),
+            LabelValue::Number(value) => value.fmt(f),
+            LabelValue::Text(value) => value.fmt(f),
+        }
+    }
+}
+
+impl Feature {
+    /// How many coefficients it has.
+    pub fn width(&self) -> usize {
+        match &self.coding {
+            Coding::Levels { levels, .. } => levels.len(),
+            _ => 1,
+        }
+    }
+}
+
+impl Encoding {
+    /// The dimension D of the model.
+    pub fn dim(&self) -> usize {
+        usize::from(self.intercept) + self.features.iter().map(Feature::width).sum::<usize>()
+    }
+
+    /// The coefficients' names: `intercept`, the column, or `column=level`.
+    pub fn coefficient_names(&self) -> Vec<String> {
+        let intercept = self.intercept.then(|| INTERCEPT.to_string());
+        let features = self.features.iter().flat_map(|feature| match &feature.coding {
+            Coding::Levels { levels, .. } => {
+                levels.iter().map(|level| format!("{}={level}", feature.column)).collect()
+            }
+            _ => vec![feature.column.clone()],
+        });
+        intercept.into_iter().chain(features).collect()
+    }
+
+    /// Coefficients on the user's own scale: `β_j = θ_j / scale_j`, and the intercept that goes with them,
+    /// `β_0 = θ_0 − Σ θ_j center_j / scale_j`. Without an intercept no column is centred, so none is needed.
+    pub fn to_user_scale(&self, theta: &[f64]) -> Vec<f64> {
+        let mut beta = theta.to_vec();
+        let mut j = usize::from(self.intercept);
+        for feature in &self.features {
+            if let Coding::Number { center, scale } = feature.coding {
+                beta[j] = theta[j] / scale;
+                if self.intercept {
+                    beta[0] -= beta[j] * center;
+                }
+            }
+            j += feature.width();
+        }
+        beta
+    }
+
+    /// The inverse of [`Encoding::to_user_scale`].
+    pub fn from_user_scale(&self, beta: &[f64]) -> Vec<f64> {
+        let mut theta = beta.to_vec();
+        let mut j = usize::from(self.intercept);
+        for feature in &self.features {
+            if let Coding::Number { center, scale } = feature.coding {
+                theta[j] = beta[j] * scale;
+                if self.intercept {
+                    theta[0] += beta[j] * center;
+                }
+            }
+            j += feature.width();
+        }
+        theta
+    }
+
+    /// Reads a block as points.
+    pub fn encoder<'a>(&'a self, block: &'a Block) -> Result<Encoder<'a>> {
+        let mut lane = usize::from(self.intercept);
+        let mut inputs = Vec::with_capacity(self.features.len());
+        for (feature, column) in self.features.iter().zip(&block.columns) {
+            inputs.push(Input::new(feature, column, lane)?);
+            lane += feature.width();
+        }
+        let label = LabelInput::new(&self.label, &block.columns[self.features.len()])?;
+        let weights = match (&self.weight, block.columns.get(self.features.len() + 1)) {
+            (Some(_), Some(Column::Number(weights))) => Some(&weights[..]),
+            _ => None,
+        };
+        Ok(Encoder { block, dim: self.dim(), intercept: self.intercept, inputs, label, weights })
+    }
+}
+
+/// A block read as points, a tile at a time.
+pub struct Encoder<'a> {
+    block: &'a Block,
+    dim: usize,
+    intercept: bool,
+    inputs: Vec<Input<'a>>,
+    label: LabelInput<'a>,
+    weights: Option<&'a [f64]>,
+}
+
+/// Where the lanes of one feature come from.
+enum Input<'a> {
+    Number {
+        values: &'a [f64],
+        lane: usize,
+        center: f64,
+        factor: f64,
+    },
+    /// For each of the block's own codes the lane that is 1, or none for the reference.
+    Levels {
+        codes: &'a [u32],
+        lanes: Vec<Option<usize>>,
+        first: usize,
+        width: usize,
+    },
+}
+
+impl<'a> Input<'a> {
+    fn new(feature: &Feature, column: &'a Column, lane: usize) -> Result<Input<'a>> {
+        match (&feature.coding, column) {
+            (Coding::Number { center, scale }, Column::Number(values)) => {
+                Ok(Input::Number { values, lane, center: *center, factor: 1.0 / scale })
+            }
+            (Coding::Boolean, Column::Number(values)) => {
+                Ok(Input::Number { values, lane, center: 0.0, factor: 1.0 })
+            }
+            (Coding::Levels { reference, levels }, Column::Text { codes, levels: own }) => {
+                let lanes = own
+                    .iter()
+                    .map(|level| match levels.binary_search(level) {
+                        Ok(position) => Ok(Some(lane + position)),
+                        Err(_) if level == reference => Ok(None),
+                        Err(_) => Err(unseen_level(&feature.column, level)),
+                    })
+                    .collect::<Result<Vec<_>>>()?;
+                Ok(Input::Levels { codes, lanes, first: lane, width: levels.len() })
+            }
+            _ => Err(ErrorKind::Column {
+                column: feature.column.clone(),
+                what: "is of another kind than the encoding says".to_string(),
+                help: None,
+            }
+            .into()),
+        }
+    }
+}
+
+fn unseen_level(column: &str, level: &str) -> crate::error::Error {
+    ErrorKind::Column {
+        column: column.to_string(),
+        what: format!("the level '{level}' was not there when the encoding was learnt"),
+        help: None,
+    }
+    .into()
+}
+
+/// Where the signs `y` come from.
+enum LabelInput<'a> {
+    Number { values: &'a [f64], positive: f64 },
+    Text { codes: &'a [u32], positive: Option<u32> },
+}
+
+impl<'a> LabelInput<'a> {
+    fn new(label: &Label, column: &'a Column) -> Result<LabelInput<'a>> {
+        match (&label.positive, column) {
+            (LabelValue::Number(positive), Column::Number(values)) => {
+                Ok(LabelInput::Number { values, positive: *positive })
+            }
+            (LabelValue::Boolean(positive), Column::Number(values)) => {
+                Ok(LabelInput::Number { values, positive: f64::from(u8::from(*positive)) })
+            }
+            (LabelValue::Text(positive), Column::Text { codes, levels }) => {
+                let positive = levels.iter().position(|level| level == positive).map(|code| code as u32);
+                Ok(LabelInput::Text { codes, positive })
+            }
+            _ => Err(ErrorKind::Column {
+                column: label.column.clone(),
+                what: "is of another kind than the encoding says".to_string(),
+                help: None,
+            }
+            .into()),
+        }
+    }
+}
+
+/// Room for one tile.
+#[derive(Clone, Debug)]
+pub struct Scratch {
+    z: Vec<Lane>,
+    w: Lane,
+    y: Lane,
+}
+
+impl Scratch {
+    /// Room for points of dimension `dim`.
+    pub fn new(dim: usize) -> Scratch {
+        Scratch { z: vec![[0.0; TILE]; dim], w: [0.0; TILE], y: [0.0; TILE] }
+    }
+}
+
+impl Encoder<'_> {
+    /// How many tiles the block has.
+    pub fn tiles(&self) -> usize {
+        self.block.len.div_ceil(TILE)
+    }
+
+    /// Tile `t`: rows `t·TILE` and on of the block, as points `z = y·x` with their weights.
+    pub fn tile<'s>(&self, t: usize, scratch: &'s mut Scratch) -> Tile<'s> {
+        let start = t * TILE;
+        let len = (self.block.len - start).min(TILE);
+        vectorized(
+            #[inline(always)]
+            || self.fill(start, len, scratch),
+        );
+        Tile { z: &scratch.z[..self.dim], w: &scratch.w, len }
+    }
+
+    #[inline(always)]
+    fn fill(&self, start: usize, len: usize, scratch: &mut Scratch) {
+        let rows = start..start + len;
+        if len < TILE {
+            // Padding: no weight, and z = 0 because y = 0.
+            scratch.y = [0.0; TILE];
+            scratch.w = [0.0; TILE];
+        }
+        match &self.label {
+            LabelInput::Number { values, positive } => {
+                for (y, value) in scratch.y[..len].iter_mut().zip(&values[rows.clone()]) {
+                    *y = if value == positive { 1.0 } else { -1.0 };
+                }
+            }
+            LabelInput::Text { codes, positive } => {
+                for (y, code) in scratch.y[..len].iter_mut().zip(&codes[rows.clone()]) {
+                    *y = if Some(*code) == *positive { 1.0 } else { -1.0 };
+                }
+            }
+        }
+        match self.weights {
+            Some(weights) => scratch.w[..len].copy_from_slice(&weights[rows.clone()]),
+            None => scratch.w[..len].fill(1.0),
+        }
+        let y = &scratch.y;
+        if self.intercept {
+            scratch.z[0] = *y;
+        }
+        for input in &self.inputs {
+            match input {
+                Input::Number { values, lane, center, factor } => {
+                    let z = &mut scratch.z[*lane];
+                    if let Some(values) = values[start..].first_chunk::<TILE>() {
+                        for r in 0..TILE {
+                            z[r] = (values[r] - center) * factor * y[r];
+                        }
+                    } else {
+                        z[len..].fill(0.0);
+                        for ((z, value), y) in z.iter_mut().zip(&values[rows.clone()]).zip(y) {
+                            *z = (value - center) * factor * y;
+                        }
+                    }
+                }
+                Input::Levels { codes, lanes, first, width } => {
+                    scratch.z[*first..first + width].fill([0.0; TILE]);
+                    for (r, code) in codes[rows.clone()].iter().enumerate() {
+                        if let Some(Some(lane)) = lanes.get(*code as usize) {
+                            scratch.z[*lane][r] = y[r];
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{Segment, TextBuilder};
+
+    fn encoding() -> Encoding {
+        Encoding {
+            label: Label {
+                column: "y".into(),
+                negative: LabelValue::Number(0.0),
+                positive: LabelValue::Number(1.0),
+            },
+            weight: None,
+            intercept: true,
+            features: vec![
+                Feature { column: "age".into(), coding: Coding::Number { center: 40.0, scale: 10.0 } },
+                Feature {
+                    column: "city".into(),
+                    coding: Coding::Levels { reference: "B".into(), levels: vec!["A".into(), "C".into()] },
+                },
+            ],
+        }
+    }
+
+    fn block(n: usize) -> Block {
+        let mut city = TextBuilder::default();
+        (0..n).for_each(|row| city.push(Some(["C", "B", "A"][row % 3])));
+        let ages: Vec<f64> = (0..n).map(|row| 30.0 + row as f64).collect();
+        let labels: Vec<f64> = (0..n).map(|row| (row % 2) as f64).collect();
+        let columns = vec![Column::Number(ages.into()), city.finish(), Column::Number(labels.into())];
+        Block::new(0, 0, Segment { columns, len: n })
+    }
+
+    #[test]
+    fn rows_become_points() {
+        let (encoding, block) = (encoding(), block(TILE + 5));
+        assert_eq!(encoding.coefficient_names(), ["intercept", "age", "city=A", "city=C"]);
+        let encoder = encoding.encoder(&block).expect("an encoder");
+        let mut scratch = Scratch::new(encoding.dim());
+        for t in 0..encoder.tiles() {
+            let tile = encoder.tile(t, &mut scratch);
+            for r in 0..TILE {
+                let row = t * TILE + r;
+                let mut z = vec![0.0; 4];
+                tile.copy_row(r, &mut z);
+                if r >= tile.len {
+                    assert_eq!((z, tile.w[r]), (vec![0.0; 4], 0.0));
+                    continue;
+                }
+                let y = if row % 2 == 1 { 1.0 } else { -1.0 };
+                let age = y * (row as f64 - 10.0) / 10.0;
+                let expected = [y, age, y * f64::from(row % 3 == 2), y * f64::from(row % 3 == 0)];
+                z.iter().zip(expected).for_each(|(z, e)| assert!((z - e).abs() < 1e-12, "row {row}"));
+                assert_eq!(tile.w[r], 1.0);
+            }
+        }
+    }
+
+    #[test]
+    fn the_way_back_gives_the_same_linear_predictor() {
+        let encoding = encoding();
+        let theta = [0.3, -1.2, 0.5, 0.7];
+        let beta = encoding.to_user_scale(&theta);
+        let age = 52.0;
+        let on_model_scale = theta[0] + theta[1] * (age - 40.0) / 10.0 + theta[2];
+        assert!((beta[0] + beta[1] * age + beta[2] - on_model_scale).abs() < 1e-12);
+        for (there, back) in theta.iter().zip(encoding.from_user_scale(&beta)) {
+            assert!((there - back).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn an_encoding_survives_json() {
+        let text = serde_json::to_string(&encoding()).expect("json");
+        assert_eq!(serde_json::from_str::<Encoding>(&text).expect("an encoding"), encoding());
+    }
+
+    #[test]
+    fn an_unseen_level_is_an_error() {
+        let mut other = encoding();
+        other.features[1].coding = Coding::Levels { reference: "B".into(), levels: vec!["A".into()] };
+        let error = other.encoder(&block(9)).err().expect("an error");
+        assert_eq!(
+            error.to_string(),
+            "column 'city': the level 'C' was not there when the encoding was learnt"
+        );
+    }
+}

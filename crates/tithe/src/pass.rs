@@ -1,0 +1,30 @@
+//! A pass: something computed from all rows, block by block, whose partial results merge.
+
+use crate::block::Block;
+use crate::error::Result;
+
+/// Everything that touches the full data is a pass: a description (the value itself), a function from a
+/// block to a state, and an associative merge of states. An [engine](crate::engine::Engine) runs it.
+///
+/// A state depends on the pass and the block alone, never on the thread: engines merge states in the
+/// order of the blocks, so the result has the same bytes on any number of threads.
+pub trait Pass: Sync {
+    /// What the pass is for, in a few words for a progress bar.
+    const NAME: &'static str;
+
+    /// The result for some blocks.
+    type State: Send;
+
+    /// What a thread keeps from block to block: scratch space, and what it has seen so far where that
+    /// saves work without changing the merged result.
+    type Worker: Send;
+
+    /// A thread's start.
+    fn worker(&self) -> Self::Worker;
+
+    /// The result for one block.
+    fn visit(&self, worker: &mut Self::Worker, block: &Block) -> Result<Self::State>;
+
+    /// Adds the state of the blocks that follow.
+    fn merge(&self, state: &mut Self::State, next: Self::State);
+}

@@ -1,0 +1,543 @@
+//! The first look at all rows: what the encoding needs (moments, levels, label values), what is wrong with
+//! the data, and a uniform choice of rows for the clustering. One pass.
+
+use std::collections::BTreeMap;
+
+use crate::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE};
+use crate::encoding::{Coding, Encoding, Feature, Label, LabelValue};
+use crate::engine::{Engine, Missing};
+use crate::error::{Error, ErrorKind, Result};
+use crate::math::vectorized;
+use crate::pass::Pass;
+use crate::rng::{Purpose, Seed};
+use crate::slots::{Picked, Racer, Slots};
+use crate::table::Table;
+
+/// What the encoding should be like.
+#[derive(Clone, Debug)]
+pub struct EncodingSettings {
+    /// Add an intercept.
+    pub intercept: bool,
+    /// Scale columns of numbers to standard deviation 1 and, where there is an intercept, centre them.
+    pub standardize: bool,
+    /// The label's positive value; needed only where the label is text.
+    pub positive: Option<String>,
+    /// Most levels that a column of text may have.
+    pub max_levels: usize,
+}
+
+impl Default for EncodingSettings {
+    fn default() -> EncodingSettings {
+        EncodingSettings { intercept: true, standardize: true, positive: None, max_levels: 100 }
+    }
+}
+
+/// The pass.
+struct Survey<'a> {
+    table: &'a Table,
+    max_levels: usize,
+    slots: usize,
+    seed: Seed,
+}
+
+/// What the pass found, for some blocks.
+struct Found {
+    rows_read: u64,
+    rows: u64,
+    columns: Vec<ColumnFound>,
+    picks: Slots,
+}
+
+#[derive(Default)]
+struct ColumnFound {
+    flaws: Flaws,
+    moments: Moments,
+    levels: Levels,
+    numbers: Numbers,
+    not_positive: Option<(u64, f64)>,
+}
+
+/// Values that cannot be computed with.
+#[derive(Default)]
+struct Flaws {
+    missing: u64,
+    infinite: u64,
+    inexact: u64,
+    first: Option<u64>,
+}
+
+/// Weighted mass, mean and sum of squared deviations.
+#[derive(Clone, Copy, Default, Debug)]
+struct Moments {
+    mass: f64,
+    mean: f64,
+    squares: f64,
+}
+
+/// Weighted mass of each level, while there are not too many.
+#[derive(Default)]
+struct Levels {
+    mass: BTreeMap<String, f64>,
+    too_many: bool,
+}
+
+/// The distinct numbers of the label and how often they occur; more than two are too many, so few are kept.
+#[derive(Default)]
+struct Numbers(Vec<(f64, u64)>);
+
+const NUMBERS_KEPT: usize = 4;
+
+/// What a survey gives to the driver.
+pub struct Learnt {
+    /// The encoding.
+    pub encoding: Encoding,
+    /// Rows of the input.
+    pub rows_read: u64,
+    /// Rows in use; the others were dropped for a missing value.
+    pub rows: u64,
+    /// Rows chosen uniformly (by weight), at most as many as asked for and 2.5 % of the data.
+    pub picks: Picked,
+    /// Things the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// Runs the survey and learns the encoding; chooses rows for a clustering with `clusters` centres.
+pub fn survey(
+    engine: &impl Engine,
+    settings: &EncodingSettings,
+    missing: Missing,
+    clusters: usize,
+    seed: Seed,
+) -> Result<Learnt> {
+    let table = engine.table();
+    let pass = Survey { table, max_levels: settings.max_levels, slots: 1000 * clusters, seed };
+    let found = engine.run(&pass)?.ok_or_else(|| no_rows("the data has no rows"))?;
+    check(table, &found, missing)?;
+    let (encoding, warnings) = learn(table, &found, settings)?;
+    // L = min(1000k, 0.025 N), but enough for a clustering to make sense of where N is small.
+    let wanted = (found.rows / 40).max(20 * clusters as u64) as usize;
+    let mut picks = found.picks;
+    picks.truncate(wanted);
+    let picks = picks.finish().ok_or_else(|| no_rows("the data has no rows"))?;
+    Ok(Learnt { encoding, rows_read: found.rows_read, rows: found.rows, picks, warnings })
+}
+
+fn no_rows(what: impl Into<String>) -> Error {
+    ErrorKind::NoRows { what: what.into() }.into()
+}
+
+impl Pass for Survey<'_> {
+    const NAME: &'static str = "learning the columns";
+    type State = Found;
+    type Worker = Racer;
+
+    fn worker(&self) -> Racer {
+        Racer::new(self.slots)
+    }
+
+    fn visit(&self, racer: &mut Racer, block: &Block) -> Result<Found> {
+        let ones;
+        let features = self.table.features().len();
+        let weights = match block.columns.get(features + 1) {
+            Some(Column::Number(weights)) => &weights[..],
+            _ => {
+                ones = vec![1.0; block.len];
+                &ones[..]
+            }
+        };
+        let columns = block
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(c, column)| match column {
+                Column::Number(values) if c < features => number_feature(block, values, weights),
+                Column::Number(values) if c == features => number_label(block, values),
+                Column::Number(values) => weight_column(block, values),
+                Column::Text { codes, levels } => self.text(block, codes, levels, weights, c < features),
+            })
+            .collect();
+        // A weight that is not one is reported by `check`; it must not spoil the race before that.
+        let usable = weights.iter().all(|weight| *weight > 0.0 && weight.is_finite());
+        let mut rng = self.seed.stream(Purpose::ClusteringRows, block.index);
+        let picks = racer.race(block, if usable { weights } else { &[] }, &mut rng);
+        Ok(Found { rows_read: block.rows_read as u64, rows: block.len as u64, columns, picks })
+    }
+
+    fn merge(&self, found: &mut Found, next: Found) {
+        found.rows_read += next.rows_read;
+        found.rows += next.rows;
+        found.picks.merge(next.picks);
+        for (ours, theirs) in found.columns.iter_mut().zip(next.columns) {
+            ours.flaws.merge(theirs.flaws);
+            ours.moments.merge(theirs.moments);
+            ours.levels.merge(theirs.levels, self.max_levels);
+            theirs.numbers.0.into_iter().for_each(|(value, count)| ours.numbers.add(value, count));
+            ours.not_positive = ours.not_positive.or(theirs.not_positive);
+        }
+    }
+}
+
+impl Survey<'_> {
+    fn text(
+        &self,
+        block: &Block,
+        codes: &[u32],
+        levels: &[String],
+        weights: &[f64],
+        is_feature: bool,
+    ) -> ColumnFound {
+        let mut found = ColumnFound::default();
+        let mut mass = vec![0.0; levels.len()];
+        for (row, (&code, weight)) in codes.iter().zip(weights).enumerate() {
+            match mass.get_mut(code as usize) {
+                Some(mass) => *mass += weight,
+                None => found.flaws.add(block.position(row), MISSING_CODE == code, false),
+            }
+        }
+        let limit = if is_feature { self.max_levels } else { NUMBERS_KEPT };
+        for (level, mass) in levels.iter().zip(mass).filter(|(_, mass)| *mass != 0.0) {
+            found.levels.add(level, mass, limit);
+        }
+        found
+    }
+}
+
+fn number_feature(block: &Block, values: &[f64], weights: &[f64]) -> ColumnFound {
+    let moments = Moments::of(values, weights);
+    let flaws = if moments.squares.is_finite() { Flaws::default() } else { Flaws::of(block, values) };
+    ColumnFound { flaws, moments, ..ColumnFound::default() }
+}
+
+fn number_label(block: &Block, values: &[f64]) -> ColumnFound {
+    let mut numbers = Numbers::default();
+    let mut flaws = Flaws::default();
+    // Nearly always all rows hold one of the first two values.
+    for &value in values {
+        if numbers.0.len() == 2 {
+            break;
+        }
+        if !numbers.0.iter().any(|(known, _)| *known == value) && value.is_finite() {
+            numbers.0.push((value, 0));
+        }
+    }
+    let mut accounted = 0;
+    for (value, count) in &mut numbers.0 {
+        *count = vectorized(
+            #[inline(always)]
+            || values.iter().map(|v| u64::from(v == value)).sum(),
+        );
+        accounted += *count;
+    }
+    if accounted != values.len() as u64 {
+        flaws = Flaws::of(block, values);
+        numbers = Numbers::default();
+        values.iter().filter(|value| value.is_finite()).for_each(|value| numbers.add(*value, 1));
+    }
+    ColumnFound { numbers, flaws, ..ColumnFound::default() }
+}
+
+fn weight_column(block: &Block, values: &[f64]) -> ColumnFound {
+    let row = values.iter().position(|value| *value <= 0.0);
+    ColumnFound {
+        flaws: Flaws::of(block, values),
+        not_positive: row.map(|row| (block.position(row), values[row])),
+        ..ColumnFound::default()
+    }
+}
+
+impl Flaws {
+    fn of(block: &Block, values: &[f64]) -> Flaws {
+        let mut flaws = Flaws::default();
+        for (row, value) in values.iter().enumerate().filter(|(_, value)| !value.is_finite()) {
+            let inexact = value.to_bits() == INEXACT.to_bits();
+            flaws.add(block.position(row), value.is_nan() && !inexact, inexact);
+        }
+        flaws
+    }
+
+    fn add(&mut self, position: u64, missing: bool, inexact: bool) {
+        self.missing += u64::from(missing);
+        self.inexact += u64::from(inexact);
+        self.infinite += u64::from(!missing && !inexact);
+        self.first = self.first.or(Some(position));
+    }
+
+    fn merge(&mut self, next: Flaws) {
+        self.missing += next.missing;
+        self.infinite += next.infinite;
+        self.inexact += next.inexact;
+        self.first = self.first.or(next.first);
+    }
+
+    fn describe(&self, column: &str) -> Option<String> {
+        let kinds = [
+            (self.missing, "missing"),
+            (self.infinite, "infinite"),
+            (self.inexact, "integers beyond 2^53, which are not exact"),
+        ];
+        let counts: Vec<String> = kinds
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, kind)| format!("{count} {kind}"))
+            .collect();
+        let first = self.first? + 1;
+        Some(format!("'{column}' ({}, the first in row {first})", counts.join(", ")))
+    }
+}
+
+const LANES: usize = 16;
+
+impl Moments {
+    /// In one sweep, about the first value, so that a large mean costs no accuracy.
+    fn of(values: &[f64], weights: &[f64]) -> Moments {
+        let Some(&shift) = values.first() else { return Moments::default() };
+        let [mass, sum, squares] = vectorized(
+            #[inline(always)]
+            || shifted_sums(values, weights, shift),
+        );
+        let mean = sum / mass;
+        // `max` would turn a NaN into 0; adding 0·squares keeps what is not finite so.
+        Moments { mass, mean: shift + mean, squares: (squares - sum * mean).max(0.0) + 0.0 * squares }
+    }
+
+    /// Chan, Golub and LeVeque's rule for joining two groups.
+    fn merge(&mut self, next: Moments) {
+        if next.mass == 0.0 {
+            return;
+        }
+        let mass = self.mass + next.mass;
+        let apart = next.mean - self.mean;
+        self.mean += apart * (next.mass / mass);
+        self.squares += next.squares + apart * apart * (self.mass * next.mass / mass);
+        self.mass = mass;
+    }
+}
+
+/// `Σ w`, `Σ w (x − shift)` and `Σ w (x − shift)²`, in lanes whose order never changes.
+#[inline(always)]
+fn shifted_sums(values: &[f64], weights: &[f64], shift: f64) -> [f64; 3] {
+    let mut sums = [[0.0; LANES]; 3];
+    let (value_lanes, value_rest) = values.as_chunks::<LANES>();
+    let (weight_lanes, weight_rest) = weights.as_chunks::<LANES>();
+    for (values, weights) in value_lanes.iter().zip(weight_lanes) {
+        for l in 0..LANES {
+            let x = values[l] - shift;
+            sums[0][l] += weights[l];
+            sums[1][l] = weights[l].mul_add(x, sums[1][l]);
+            sums[2][l] = (weights[l] * x).mul_add(x, sums[2][l]);
+        }
+    }
+    for ((value, weight), l) in value_rest.iter().zip(weight_rest).zip(0..) {
+        let x = value - shift;
+        sums[0][l] += weight;
+        sums[1][l] += weight * x;
+        sums[2][l] += weight * x * x;
+    }
+    sums.map(|lanes| lanes.iter().sum())
+}
+
+impl Levels {
+    fn add(&mut self, level: &str, mass: f64, limit: usize) {
+        if let Some(known) = self.mass.get_mut(level) {
+            *known += mass;
+        } else if self.mass.len() < limit {
+            self.mass.insert(level.to_string(), mass);
+        } else {
+            self.too_many = true;
+        }
+    }
+
+    fn merge(&mut self, next: Levels, limit: usize) {
+        self.too_many |= next.too_many;
+        next.mass.into_iter().for_each(|(level, mass)| self.add(&level, mass, limit));
+    }
+}
+
+impl Numbers {
+    fn add(&mut self, value: f64, count: u64) {
+        if let Some((_, known)) = self.0.iter_mut().find(|(known, _)| *known == value) {
+            *known += count;
+        } else if self.0.len() < NUMBERS_KEPT {
+            self.0.push((value, count));
+        }
+    }
+}
+
+/// Refuses data that cannot be used, with all that is wrong with it in one message.
+fn check(table: &Table, found: &Found, missing: Missing) -> Result<()> {
+    if found.rows == 0 && found.rows_read > 0 {
+        return Err(no_rows(format!(
+            "all {} rows were dropped: each has a missing, infinite or inexact value",
+            found.rows_read
+        )));
+    }
+    let flaws: Vec<String> = table
+        .fields()
+        .iter()
+        .zip(&found.columns)
+        .filter_map(|(field, column)| column.flaws.describe(&field.name))
+        .collect();
+    if missing == Missing::Error && !flaws.is_empty() {
+        let what = format!("values that cannot be used in {}", flaws.join(", "));
+        return Err(ErrorKind::Missing { what }.into());
+    }
+    for (field, column) in table.fields().iter().zip(&found.columns) {
+        if let Some((position, value)) = column.not_positive {
+            return Err(ErrorKind::Column {
+                column: field.name.clone(),
+                what: format!("the weight in row {} is {value}, but weights must be positive", position + 1),
+                help: Some("leave such rows out of the data".to_string()),
+            }
+            .into());
+        }
+    }
+    Ok(())
+}
+
+fn learn(table: &Table, found: &Found, settings: &EncodingSettings) -> Result<(Encoding, Vec<String>)> {
+    let mut warnings = Vec::new();
+    let center = settings.standardize && settings.intercept && !table.source().is_sparse();
+    let features = table
+        .features()
+        .iter()
+        .zip(&found.columns)
+        .map(|(field, column)| feature(field, column, settings, center, &mut warnings))
+        .collect::<Result<Vec<_>>>()?;
+    let label = label(table.label(), &found.columns[features.len()], settings)?;
+    let weight = table.weight().map(|field| field.name.clone());
+    Ok((Encoding { label, weight, intercept: settings.intercept, features }, warnings))
+}
+
+fn feature(
+    field: &Field,
+    found: &ColumnFound,
+    settings: &EncodingSettings,
+    center: bool,
+    warnings: &mut Vec<String>,
+) -> Result<Feature> {
+    let column = field.name.clone();
+    let constant = |warnings: &mut Vec<String>| {
+        warnings.push(format!(
+            "column '{column}' is constant: it is kept, but the data says nothing about its coefficient"
+        ));
+    };
+    let coding = match field.kind {
+        Kind::Boolean => {
+            if found.moments.squares == 0.0 {
+                constant(warnings);
+            }
+            Coding::Boolean
+        }
+        Kind::Number => {
+            let Moments { mass, mean, squares } = found.moments;
+            let sd = (squares / mass).sqrt();
+            if !sd.is_finite() {
+                return Err(ErrorKind::Column {
+                    column,
+                    what: "has values too large to be squared".to_string(),
+                    help: Some("give it in larger units".to_string()),
+                }
+                .into());
+            }
+            if sd == 0.0 {
+                constant(warnings);
+            }
+            let scale = if settings.standardize && sd > 0.0 { sd } else { 1.0 };
+            Coding::Number { center: if center { mean } else { 0.0 }, scale }
+        }
+        Kind::Text => {
+            if found.levels.too_many {
+                return Err(ErrorKind::Column {
+                    what: format!("has more than {} levels", settings.max_levels),
+                    help: Some(format!(
+                        "leave it out with --exclude {column}, group its levels, or allow more with --max-levels"
+                    )),
+                    column,
+                }
+                .into());
+            }
+            // The most frequent level; of equals the first in the alphabet.
+            let reference = found
+                .levels
+                .mass
+                .iter()
+                .rev()
+                .max_by(|a, b| a.1.total_cmp(b.1))
+                .map_or(String::new(), |(level, _)| level.clone());
+            let levels: Vec<String> =
+                found.levels.mass.keys().filter(|level| **level != reference).cloned().collect();
+            if levels.is_empty() {
+                warnings.push(format!(
+                    "column '{column}' has only the level '{reference}': it has no coefficient"
+                ));
+            }
+            Coding::Levels { reference, levels }
+        }
+    };
+    Ok(Feature { column, coding })
+}
+
+fn label(field: &Field, found: &ColumnFound, settings: &EncodingSettings) -> Result<Label> {
+    let mut values: Vec<LabelValue> = match field.kind {
+        Kind::Boolean => found.numbers.0.iter().map(|(v, _)| LabelValue::Boolean(*v != 0.0)).collect(),
+        Kind::Number => found.numbers.0.iter().map(|(v, _)| LabelValue::Number(*v)).collect(),
+        Kind::Text => found.levels.mass.keys().map(|level| LabelValue::Text(level.clone())).collect(),
+    };
+    values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+    let column = field.name.clone();
+    let refuse = |what: String, help: String| -> Result<Label> {
+        Err(ErrorKind::Column { column: column.clone(), what, help: Some(help) }.into())
+    };
+    let listed =
+        values.iter().take(NUMBERS_KEPT).map(|value| format!("'{value}'")).collect::<Vec<_>>().join(", ");
+    match values.len() {
+        0 => {
+            return refuse(
+                "the label has no value".to_string(),
+                "name another column with --label".to_string(),
+            );
+        }
+        1 => {
+            return refuse(
+                format!("the label has only the value {listed}; a model needs both classes"),
+                "name another column with --label, or data with both classes".to_string(),
+            );
+        }
+        2 if !found.levels.too_many => {}
+        _ => {
+            let more = if values.len() >= NUMBERS_KEPT { ", …" } else { "" };
+            return refuse(
+                format!("the label has more than two values: {listed}{more}"),
+                "a label has two classes: keep the rows of two, or make a column that is true for one of them"
+                    .to_string(),
+            );
+        }
+    }
+    let positive = match &settings.positive {
+        Some(wanted) => values.iter().position(|value| is_named(value, wanted)),
+        None if field.kind == Kind::Text => {
+            return refuse(
+                format!("the label's values are {listed}, and nothing says which is the positive one"),
+                format!("name it, for example --positive {}", values[1]),
+            );
+        }
+        None => Some(1),
+    };
+    let Some(positive) = positive else {
+        let wanted = settings.positive.as_deref().unwrap_or_default();
+        return refuse(
+            format!("the label's values are {listed}; none is '{wanted}'"),
+            format!("name one of them, for example --positive {}", values[1]),
+        );
+    };
+    Ok(Label { column, negative: values[1 - positive].clone(), positive: values[positive].clone() })
+}
+
+/// True if the user's word names the value: `1`, `1.0` and `+1` are the same number.
+fn is_named(value: &LabelValue, wanted: &str) -> bool {
+    match value {
+        LabelValue::Number(number) => wanted.trim().parse::<f64>().is_ok_and(|wanted| wanted == *number),
+        LabelValue::Boolean(truth) => wanted.trim().eq_ignore_ascii_case(&truth.to_string()),
+        LabelValue::Text(text) => text == wanted,
+    }
+}
