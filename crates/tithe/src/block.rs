@@ -282,6 +282,12 @@ impl RowSet {
         }
     }
 
+    /// The rows without the columns from `width` on.
+    pub(crate) fn without_columns_from(mut self, width: usize) -> RowSet {
+        self.segment.columns.truncate(width);
+        self
+    }
+
     /// One after the other.
     pub(crate) fn concat(parts: Vec<RowSet>) -> RowSet {
         RowSet {

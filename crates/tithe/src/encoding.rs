@@ -160,6 +160,7 @@ impl Encoding {
             lane += feature.width();
         }
         let label = LabelInput::new(&self.label, &block.columns[self.features.len()])?;
+        // A coreset's rows come without the column: their weights are kept beside them.
         let weights = match (&self.weight, block.columns.get(self.features.len() + 1)) {
             (Some(_), Some(Column::Number(weights))) => Some(&weights[..]),
             _ => None,

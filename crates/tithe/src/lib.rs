@@ -1,8 +1,10 @@
 //! Tithe.
 
 pub mod block;
+pub mod build;
 pub mod clustering;
 pub mod collapse;
+pub mod coreset;
 pub mod encoding;
 pub mod engine;
 pub mod error;
@@ -11,6 +13,7 @@ pub mod pass;
 pub mod points;
 pub mod progress;
 pub mod rng;
+pub mod selection;
 pub mod sensitivity;
 pub mod slots;
 pub mod source;

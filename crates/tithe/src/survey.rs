@@ -95,6 +95,8 @@ pub struct Learnt {
     pub rows_read: u64,
     /// Rows in use; the others were dropped for a missing value.
     pub rows: u64,
+    /// The sum of the weights of the rows in use.
+    pub mass: f64,
     /// Rows chosen uniformly (by weight), at most as many as asked for and 2.5 % of the data.
     pub picks: Picked,
     /// Things the user should know.
@@ -117,9 +119,10 @@ pub fn survey(
     // L = min(1000k, 0.025 N), but enough for a clustering to make sense of where N is small.
     let wanted = (found.rows / 40).max(20 * clusters as u64) as usize;
     let mut picks = found.picks;
+    let mass = picks.total;
     picks.truncate(wanted);
     let picks = picks.finish().ok_or_else(|| no_rows("the data has no rows"))?;
-    Ok(Learnt { encoding, rows_read: found.rows_read, rows: found.rows, picks, warnings })
+    Ok(Learnt { encoding, rows_read: found.rows_read, rows: found.rows, mass, picks, warnings })
 }
 
 fn no_rows(what: impl Into<String>) -> Error {

@@ -1,0 +1,359 @@
+//! The driver: Algorithm 1 of the paper, from a table to a coreset, top to bottom.
+
+use std::time::Instant;
+
+use crate::block::RowSet;
+use crate::clustering::{self, Grouping};
+use crate::collapse::Distinct;
+use crate::coreset::{Coreset, Method, Provenance, SensitivityFacts, points};
+use crate::encoding::Encoding;
+use crate::engine::{Engine, EngineSettings, LocalEngine, Missing};
+use crate::error::{Error, ErrorKind, Result};
+use crate::pass::Pass;
+use crate::points::Points;
+use crate::progress::{Event, Silent};
+use crate::rng::Seed;
+use crate::selection::{Keeping, Selecting, Shares, Size, guaranteed_size};
+use crate::sensitivity::{Bound, CenterRule, Radius};
+use crate::slots::{Picked, Slots};
+use crate::source::Source;
+use crate::survey::{EncodingSettings, Learnt, survey};
+use crate::table::{Roles, Table};
+
+/// In (ε, δ) mode the size is not known when distinct rows are counted; more than this are not worth keeping.
+const MOST_DISTINCT: usize = 1 << 14;
+
+/// What coreset to build.
+#[derive(Clone, Debug)]
+pub struct BuildSettings {
+    /// How rows are chosen.
+    pub method: Method,
+    /// How many.
+    pub size: Size,
+    /// Number of clusters k.
+    pub clusters: usize,
+    /// The radius of the ball.
+    pub radius: Radius,
+    /// The ball's centre: coefficients by name, on the user's own scale; those not named are 0.
+    pub theta_star: Vec<(String, f64)>,
+    /// Which points stand for the groups.
+    pub centers: CenterRule,
+    /// Whether data of few distinct rows is returned as those rows with their counts.
+    pub collapse: bool,
+    /// The seed.
+    pub seed: Seed,
+    /// The encoding.
+    pub encoding: EncodingSettings,
+}
+
+impl Default for BuildSettings {
+    fn default() -> BuildSettings {
+        BuildSettings {
+            method: Method::Sensitivity,
+            size: Size::Rows(1000),
+            clusters: 6,
+            radius: Radius::Auto(3.0),
+            theta_star: Vec::new(),
+            centers: CenterRule::Exact,
+            collapse: true,
+            seed: Seed(0),
+            encoding: EncodingSettings::default(),
+        }
+    }
+}
+
+impl BuildSettings {
+    /// Checks that the settings make sense.
+    pub fn check(&self) -> Result<()> {
+        self.size.check()?;
+        if self.clusters == 0 || self.clusters > 1000 {
+            return Err(Error::setting("--clusters", "must be between 1 and 1000"));
+        }
+        let (Radius::Fixed(radius) | Radius::Auto(radius)) = self.radius;
+        if !(radius >= 0.0 && radius.is_finite()) {
+            return Err(Error::setting("--radius", format!("must not be negative, but is {radius}")));
+        }
+        Ok(())
+    }
+}
+
+/// A coreset, and how long its phases took.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// The coreset.
+    pub coreset: Coreset,
+    /// Seconds by phase, in order.
+    pub seconds: Vec<(&'static str, f64)>,
+}
+
+/// Builds a coreset of a source on this machine, in silence: the short way.
+pub fn build(source: Box<dyn Source>, roles: &Roles, settings: &BuildSettings) -> Result<Coreset> {
+    let table = Table::new(source, roles)?;
+    let engine = LocalEngine::new(table, &EngineSettings::default(), &Silent)?;
+    build_on(&engine, Missing::Error, settings).map(|built| built.coreset)
+}
+
+/// Builds a coreset of an engine's table.
+pub fn build_on(engine: &impl Engine, missing: Missing, settings: &BuildSettings) -> Result<Built> {
+    settings.check()?;
+    let mut clock = Clock::start();
+
+    // What the columns hold, and some rows for the clustering.
+    let learnt = survey(engine, &settings.encoding, missing, settings.clusters, settings.seed)?;
+    clock.lap("survey");
+    let selected = match settings.method {
+        Method::Sensitivity => algorithm_1(engine, &learnt, settings, &mut clock)?,
+        Method::Uniform => select_uniformly(engine, &learnt, settings, &mut clock)?,
+    };
+
+    let warnings: Vec<String> = learnt.warnings.into_iter().chain(selected.warning).collect();
+    for warning in &warnings {
+        engine.observer().event(Event::Warning(warning.clone()));
+    }
+    let table = engine.table();
+    let coreset = Coreset {
+        fields: table.features().iter().chain([table.label()]).cloned().collect(),
+        rows: selected.rows.without_columns_from(table.features().len() + 1),
+        weights: selected.weights,
+        encoding: learnt.encoding,
+        provenance: Provenance {
+            method: settings.method,
+            size: settings.size,
+            draws: selected.draws,
+            exact: selected.exact,
+            rows_read: learnt.rows_read,
+            rows: learnt.rows,
+            rows_dropped: learnt.rows_read - learnt.rows,
+            mass: learnt.mass,
+            passes: engine.passes(),
+            seed: settings.seed,
+            missing,
+            sensitivity: selected.facts,
+            warnings,
+        },
+    };
+    Ok(Built { coreset, seconds: clock.laps })
+}
+
+/// Rows and their weights, as a method chose them.
+struct Selected {
+    rows: RowSet,
+    weights: Vec<f64>,
+    draws: u64,
+    exact: bool,
+    facts: Option<SensitivityFacts>,
+    warning: Option<String>,
+}
+
+/// Algorithm 1 of the paper, for weighted rows.
+fn algorithm_1(
+    engine: &impl Engine,
+    learnt: &Learnt,
+    settings: &BuildSettings,
+    clock: &mut Clock,
+) -> Result<Selected> {
+    let encoding = &learnt.encoding;
+    let theta_star = ball_center(learnt, &settings.theta_star)?;
+
+    // A k-clustering of the points.
+    let centers = clustering::centers(&clustering_points(learnt)?, settings.clusters, settings.seed);
+    clock.lap("clustering");
+
+    // The mass and mean of each group; and the distinct rows, for data of few has an exact coreset.
+    let most_distinct = most_distinct(learnt, settings);
+    let mut grouped = run(engine, &Grouping { encoding, centers: &centers, most_distinct })?;
+    let distinct = grouped.distinct.take();
+    let groups = grouped.groups(&centers);
+    clock.lap("grouping");
+
+    // The sensitivity bounds m_n, Lemma 3.1.
+    let radius = settings.radius.value(groups.score);
+    let mut facts = SensitivityFacts {
+        clusters: centers.len(),
+        centers: settings.centers,
+        radius_rule: settings.radius,
+        radius,
+        theta_star: theta_star.clone(),
+        score: groups.score,
+        mean_bound: None,
+    };
+    let bound = Bound::new(centers, groups, radius, theta_star, settings.centers);
+    let shares = || Shares::Sensitivity(&bound);
+
+    // The number of draws M: given, or enough for (ε, δ).
+    let draws = match settings.size {
+        Size::Rows(rows) => rows as u64,
+        Size::Guarantee { epsilon, delta, constant } => {
+            let total =
+                run(engine, &Selecting { encoding, shares: shares(), slots: 0, seed: settings.seed })?.total;
+            clock.lap("bounds");
+            facts.mean_bound = Some(total);
+            guaranteed_size(total, encoding.dim(), epsilon, delta, constant)
+        }
+    };
+    if let Some(Distinct::Rows(distinct)) = distinct
+        && distinct.mass.len() as u64 <= draws
+    {
+        return Ok(Selected::exactly(distinct.rows, distinct.mass, Some(facts), None));
+    }
+    if let Some(why) = too_small_for_a_coreset(learnt.rows, draws, settings.size) {
+        return keep_all(engine, learnt, Some(facts), why, clock);
+    }
+
+    // M draws with probability p_n = m_n / Σ m; a row drawn K_n times weighs γ_n = K_n w_n / (p_n M).
+    let slots =
+        run(engine, &Selecting { encoding, shares: shares(), slots: draws as usize, seed: settings.seed })?;
+    facts.mean_bound = Some(slots.total);
+    clock.lap("selection");
+    weighed(encoding, slots, draws, Some(facts))
+}
+
+/// The baseline: M draws in proportion to the rows' own weights.
+fn select_uniformly(
+    engine: &impl Engine,
+    learnt: &Learnt,
+    settings: &BuildSettings,
+    clock: &mut Clock,
+) -> Result<Selected> {
+    let encoding = &learnt.encoding;
+    let Size::Rows(rows) = settings.size else {
+        return Err(Error::setting(
+            "--epsilon",
+            "goes with --method sensitivity: a uniform choice gives no guarantee",
+        ));
+    };
+    let draws = rows as u64;
+    if let Some(why) = too_small_for_a_coreset(learnt.rows, draws, settings.size) {
+        return keep_all(engine, learnt, None, why, clock);
+    }
+    let slots =
+        run(engine, &Selecting { encoding, shares: Shares::Weights, slots: rows, seed: settings.seed })?;
+    clock.lap("selection");
+    weighed(encoding, slots, draws, None)
+}
+
+impl Selected {
+    fn exactly(
+        rows: RowSet,
+        weights: Vec<f64>,
+        facts: Option<SensitivityFacts>,
+        warning: Option<String>,
+    ) -> Selected {
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        order.sort_unstable_by_key(|&row| rows.positions[row]);
+        Selected {
+            rows: rows.take(&order),
+            weights: order.iter().map(|&row| weights[row]).collect(),
+            draws: rows.len() as u64,
+            exact: true,
+            facts,
+            warning,
+        }
+    }
+}
+
+/// The rows that won slots, with their weights `γ_n = K_n w_n S / (s_n M)`.
+fn weighed(
+    encoding: &Encoding,
+    slots: Slots,
+    draws: u64,
+    facts: Option<SensitivityFacts>,
+) -> Result<Selected> {
+    let total = slots.total;
+    let Picked { rows, shares, counts } = slots.finish().ok_or_else(no_rows)?;
+    let own = points(encoding, &rows)?.weights();
+    let weights = own
+        .iter()
+        .zip(&shares)
+        .zip(&counts)
+        .map(|((w, share), count)| f64::from(*count) * w * (total / share) / draws as f64)
+        .collect();
+    Ok(Selected { rows, weights, draws, exact: false, facts, warning: None })
+}
+
+/// Why all rows should be kept, if they should.
+fn too_small_for_a_coreset(rows: u64, draws: u64, size: Size) -> Option<String> {
+    match size {
+        Size::Rows(_) if draws >= rows => {
+            Some(format!("the data has only {rows} rows: all are kept, each with its own weight"))
+        }
+        Size::Guarantee { .. } if draws > rows / 2 => Some(format!(
+            "the guarantee asks for {draws} draws from {rows} rows: all rows are kept instead, each with its own weight"
+        )),
+        _ => None,
+    }
+}
+
+fn keep_all(
+    engine: &impl Engine,
+    learnt: &Learnt,
+    facts: Option<SensitivityFacts>,
+    why: String,
+    clock: &mut Clock,
+) -> Result<Selected> {
+    let rows = RowSet::concat(run(engine, &Keeping)?);
+    let weights = points(&learnt.encoding, &rows)?.weights();
+    clock.lap("selection");
+    Ok(Selected::exactly(rows, weights, facts, Some(why)))
+}
+
+/// How many distinct rows are worth counting: the size asked for; and where all rows fit it anyway, only as
+/// many as make the data clearly smaller.
+fn most_distinct(learnt: &Learnt, settings: &BuildSettings) -> Option<usize> {
+    let asked = match settings.size {
+        Size::Rows(rows) if rows as u64 >= learnt.rows => learnt.rows as usize / 2,
+        Size::Rows(rows) => rows,
+        Size::Guarantee { .. } => MOST_DISTINCT,
+    };
+    settings.collapse.then_some(asked)
+}
+
+/// The rows that the survey picked, as points that weigh as often as they were picked.
+fn clustering_points(learnt: &Learnt) -> Result<Points> {
+    let mut points = points(&learnt.encoding, &learnt.picks.rows)?;
+    points.set_weights(&learnt.picks.counts.iter().map(|&count| f64::from(count)).collect::<Vec<_>>());
+    Ok(points)
+}
+
+/// The ball's centre `θ*` on the model's scale; `None` is 0.
+fn ball_center(learnt: &Learnt, theta_star: &[(String, f64)]) -> Result<Option<Vec<f64>>> {
+    let names = learnt.encoding.coefficient_names();
+    let mut beta = vec![0.0; names.len()];
+    for (name, value) in theta_star {
+        let position = names.iter().position(|known| known == name).ok_or_else(|| {
+            Error::unknown_column("a coefficient of --theta-star", name, names.iter().map(String::as_str))
+        })?;
+        if !value.is_finite() {
+            return Err(Error::setting("--theta-star", format!("the value of '{name}' is {value}")));
+        }
+        beta[position] = *value;
+    }
+    Ok((!theta_star.is_empty()).then(|| learnt.encoding.from_user_scale(&beta)))
+}
+
+/// Runs a pass over data that is known to have rows.
+fn run<P: Pass>(engine: &impl Engine, pass: &P) -> Result<P::State> {
+    engine.run(pass)?.ok_or_else(no_rows)
+}
+
+fn no_rows() -> Error {
+    ErrorKind::NoRows { what: "the data has no rows".to_string() }.into()
+}
+
+/// Seconds by phase.
+struct Clock {
+    last: Instant,
+    laps: Vec<(&'static str, f64)>,
+}
+
+impl Clock {
+    fn start() -> Clock {
+        Clock { last: Instant::now(), laps: Vec::new() }
+    }
+
+    fn lap(&mut self, phase: &'static str) {
+        let now = Instant::now();
+        self.laps.push((phase, (now - self.last).as_secs_f64()));
+        self.last = now;
+    }
+}

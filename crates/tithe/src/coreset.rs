@@ -1,0 +1,108 @@
+//! A coreset: a few weighted rows of the user's, the encoding, and how it was made.
+
+use serde::{Deserialize, Serialize};
+
+use crate::block::{Field, RowSet};
+use crate::encoding::{Encoding, Scratch};
+use crate::engine::Missing;
+use crate::error::Result;
+use crate::points::Points;
+use crate::rng::Seed;
+use crate::selection::Size;
+use crate::sensitivity::{CenterRule, Radius};
+
+/// How rows are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// The paper's Algorithm 1: in proportion to the sensitivity bounds.
+    Sensitivity,
+    /// In proportion to their weights: the baseline.
+    Uniform,
+}
+
+/// A few weighted rows that stand for all of them.
+#[derive(Clone, Debug)]
+pub struct Coreset {
+    /// The columns: the features', then the label's.
+    pub fields: Vec<Field>,
+    /// The rows, in the user's own units, in the order of the input.
+    pub rows: RowSet,
+    /// Their weights `γ_n`.
+    pub weights: Vec<f64>,
+    /// How the rows become points.
+    pub encoding: Encoding,
+    /// How the coreset was made.
+    pub provenance: Provenance,
+}
+
+/// How a coreset was made: what was asked for, and what was found on the way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// How rows were chosen.
+    pub method: Method,
+    /// The size asked for.
+    pub size: Size,
+    /// Number of draws M; the number of rows where the coreset is exact.
+    pub draws: u64,
+    /// True if the coreset's likelihood is the data's own: all rows, or all distinct rows with their counts.
+    pub exact: bool,
+    /// Rows of the input.
+    pub rows_read: u64,
+    /// Rows in use.
+    pub rows: u64,
+    /// Rows left out for a missing, infinite or inexact value.
+    pub rows_dropped: u64,
+    /// The sum of the weights of the rows in use: their number, if they were not weighted.
+    pub mass: f64,
+    /// Passes over the data.
+    pub passes: usize,
+    /// The seed.
+    pub seed: Seed,
+    /// What was done with missing values.
+    pub missing: Missing,
+    /// The clustering and what came of it; none for the uniform baseline.
+    pub sensitivity: Option<SensitivityFacts>,
+    /// Things the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// What the sensitivity bounds were made from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SensitivityFacts {
+    /// Number of clusters k.
+    pub clusters: usize,
+    /// Which points stood for the groups.
+    pub centers: CenterRule,
+    /// The radius asked for.
+    pub radius_rule: Radius,
+    /// The radius R.
+    pub radius: f64,
+    /// The ball's centre on the model's scale, where it is not 0.
+    pub theta_star: Option<Vec<f64>>,
+    /// The normalised k-means score I.
+    pub score: f64,
+    /// The mean sensitivity bound `m̄`; not computed where the coreset is exact.
+    pub mean_bound: Option<f64>,
+}
+
+impl Coreset {
+    /// The rows as weighted points.
+    pub fn points(&self) -> Result<Points> {
+        let mut points = points(&self.encoding, &self.rows)?;
+        points.set_weights(&self.weights);
+        Ok(points)
+    }
+}
+
+/// Rows as points, with the weights that they came with.
+pub(crate) fn points(encoding: &Encoding, rows: &RowSet) -> Result<Points> {
+    let block = rows.block();
+    let encoder = encoding.encoder(&block)?;
+    let mut scratch = Scratch::new(encoding.dim());
+    let mut points = Points::new(encoding.dim());
+    for t in 0..encoder.tiles() {
+        points.push_tile(&encoder.tile(t, &mut scratch));
+    }
+    Ok(points)
+}

@@ -1,0 +1,165 @@
+//! Selection: how many rows a coreset has, and the pass that chooses them, exactly multinomial.
+
+use serde::{Deserialize, Serialize};
+
+use crate::block::{Block, RowSet};
+use crate::encoding::{Encoding, Scratch};
+use crate::error::{Error, Result};
+use crate::pass::Pass;
+use crate::points::{Lane, TILE};
+use crate::rng::{Purpose, Seed};
+use crate::sensitivity::{Bound, BoundScratch};
+use crate::slots::{Racer, Slots};
+
+/// How many rows a coreset has.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Size {
+    /// M, the number of draws; rows drawn twice are kept once, so the coreset may have fewer.
+    Rows(usize),
+    /// As many as Theorem 3.2 asks for: with probability `1 − δ` the log-likelihood is off by at most a share
+    /// ε anywhere in the ball.
+    Guarantee {
+        /// The largest relative error ε.
+        epsilon: f64,
+        /// The probability δ that it is exceeded.
+        delta: f64,
+        /// The theorem's universal constant c, which it leaves unnamed; the authors' code has 4.
+        constant: f64,
+    },
+}
+
+impl Size {
+    /// Checks that the numbers make sense.
+    pub fn check(self) -> Result<Size> {
+        match self {
+            Size::Rows(0) => Err(Error::setting("--size", "must be at least 1")),
+            Size::Guarantee { epsilon, .. } if !(epsilon > 0.0 && epsilon < 1.0) => {
+                Err(Error::setting("--epsilon", format!("must lie between 0 and 1, but is {epsilon}")))
+            }
+            Size::Guarantee { delta, .. } if !(delta > 0.0 && delta < 1.0) => {
+                Err(Error::setting("--delta", format!("must lie between 0 and 1, but is {delta}")))
+            }
+            Size::Guarantee { constant, .. } if !(constant > 0.0 && constant.is_finite()) => {
+                Err(Error::setting("--constant", format!("must be positive, but is {constant}")))
+            }
+            size => Ok(size),
+        }
+    }
+}
+
+/// `M = ⌈c·m̄/ε² · ((D+1)·ln m̄ + ln(1/δ))⌉`, Theorem 3.2.
+pub fn guaranteed_size(mean_sensitivity: f64, dim: usize, epsilon: f64, delta: f64, constant: f64) -> u64 {
+    let m = mean_sensitivity.max(1.0);
+    let size = constant * m / (epsilon * epsilon) * ((dim + 1) as f64 * m.ln() - delta.ln());
+    size.ceil() as u64
+}
+
+/// What rows are chosen in proportion to.
+pub(crate) enum Shares<'a> {
+    /// Their weights: the uniform baseline.
+    Weights,
+    /// Their sensitivity bounds.
+    Sensitivity(&'a Bound),
+}
+
+/// The pass that chooses: M slots, each a row with probability `p_n = s_n / S`. No slots: only S is found.
+pub(crate) struct Selecting<'a> {
+    pub encoding: &'a Encoding,
+    pub shares: Shares<'a>,
+    pub slots: usize,
+    pub seed: Seed,
+}
+
+pub(crate) struct SelectingWorker {
+    scratch: Scratch,
+    bound_scratch: Option<BoundScratch>,
+    shares: Vec<f64>,
+    racer: Racer,
+}
+
+impl Pass for Selecting<'_> {
+    const NAME: &'static str = "selecting rows";
+    type State = Slots;
+    type Worker = SelectingWorker;
+
+    fn worker(&self) -> SelectingWorker {
+        SelectingWorker {
+            scratch: Scratch::new(self.encoding.dim()),
+            bound_scratch: match self.shares {
+                Shares::Weights => None,
+                Shares::Sensitivity(bound) => Some(bound.scratch()),
+            },
+            shares: Vec::new(),
+            racer: Racer::new(self.slots),
+        }
+    }
+
+    fn visit(&self, worker: &mut SelectingWorker, block: &Block) -> Result<Slots> {
+        let encoder = self.encoding.encoder(block)?;
+        let mut lane: Lane = [0.0; TILE];
+        worker.shares.clear();
+        for t in 0..encoder.tiles() {
+            let tile = encoder.tile(t, &mut worker.scratch);
+            match (&self.shares, &mut worker.bound_scratch) {
+                (Shares::Sensitivity(bound), Some(scratch)) => bound.shares(&tile, scratch, &mut lane),
+                _ => lane = *tile.w,
+            }
+            worker.shares.extend_from_slice(&lane[..tile.len]);
+        }
+        let mut rng = self.seed.stream(Purpose::Selection, block.index);
+        Ok(worker.racer.race(block, &worker.shares, &mut rng))
+    }
+
+    fn merge(&self, state: &mut Slots, next: Slots) {
+        state.merge(next);
+    }
+}
+
+/// The pass that keeps every row with its own weight, for data no larger than the coreset asked for.
+pub(crate) struct Keeping;
+
+impl Pass for Keeping {
+    const NAME: &'static str = "keeping all rows";
+    type State = Vec<RowSet>;
+    type Worker = ();
+
+    fn worker(&self) {}
+
+    fn visit(&self, _worker: &mut (), block: &Block) -> Result<Vec<RowSet>> {
+        Ok(vec![RowSet::copy(block, &(0..block.len).collect::<Vec<_>>())])
+    }
+
+    fn merge(&self, state: &mut Vec<RowSet>, next: Vec<RowSet>) {
+        state.extend(next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guaranteed_size_follows_the_theorem() {
+        let by_hand = 4.0 * 7.0 / 0.01 * (11.0 * 7f64.ln() + 20f64.ln());
+        assert_eq!(guaranteed_size(7.0, 10, 0.1, 0.05, 4.0), by_hand.ceil() as u64);
+    }
+
+    #[test]
+    fn each_bad_size_has_its_own_error() {
+        let guarantee = |epsilon, delta, constant| Size::Guarantee { epsilon, delta, constant };
+        for (size, setting) in [
+            (Size::Rows(0), "--size"),
+            (guarantee(0.0, 0.1, 4.0), "--epsilon"),
+            (guarantee(1.5, 0.1, 4.0), "--epsilon"),
+            (guarantee(f64::NAN, 0.1, 4.0), "--epsilon"),
+            (guarantee(0.1, 0.0, 4.0), "--delta"),
+            (guarantee(0.1, 1.0, 4.0), "--delta"),
+            (guarantee(0.1, 0.1, -1.0), "--constant"),
+        ] {
+            let error = size.check().expect_err("an error").to_string();
+            assert!(error.starts_with(setting), "{error}");
+        }
+        assert!(guarantee(0.1, 0.1, 4.0).check().is_ok());
+    }
+}
