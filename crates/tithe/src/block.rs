@@ -23,6 +23,8 @@ pub enum Kind {
     Boolean,
     /// Text, one of a set of levels.
     Text,
+    /// Something that cannot be used (dates, lists, bytes): reading it is an error that names it.
+    Unsupported,
 }
 
 /// A column of the user's: its name, what it holds, and the type it is written back with.
@@ -145,7 +147,13 @@ impl TextBuilder {
         self.codes.push(code);
     }
 
-    fn code(&mut self, level: &str) -> u32 {
+    /// Adds a row by a code that [`TextBuilder::code`] gave, or [`MISSING_CODE`].
+    pub(crate) fn push_code(&mut self, code: u32) {
+        self.codes.push(code);
+    }
+
+    /// The code of a level, new or known.
+    pub(crate) fn code(&mut self, level: &str) -> u32 {
         if let Some(&code) = self.numbers.get(level) {
             return code;
         }

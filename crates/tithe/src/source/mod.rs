@@ -2,6 +2,24 @@
 
 use std::path::Path;
 
+mod arrow;
+mod batch;
+mod chunk;
+mod csv;
+mod files;
+mod format;
+mod input;
+mod libsvm;
+pub mod memory;
+mod names;
+mod parquet;
+mod part;
+mod row;
+mod token;
+
+pub use format::Format;
+pub use input::Input;
+
 use crate::block::{Field, Segment};
 use crate::error::Result;
 
@@ -39,4 +57,44 @@ pub trait Unit: Send {
 
     /// Decodes the rows and hands them over, in order.
     fn decode(self: Box<Self>, emit: &mut dyn FnMut(Segment) -> Result<()>) -> Result<()>;
+}
+
+/// How inputs are opened.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// The format, where it is not to be told from the content.
+    pub format: Option<Format>,
+    /// CSV and TSV: true if the first row holds the names of the columns; else they are `x1`, `x2`, ….
+    pub header: bool,
+    /// LIBSVM: whether feature indices begin at 0; `None` if that is so only where index 0 occurs.
+    pub zero_based: Option<bool>,
+    /// LIBSVM: the highest feature index there is at least, for data that should have the columns of other data.
+    pub features: Option<u32>,
+    /// Columns read as text, whatever they look like.
+    pub text: Vec<String>,
+    /// Bytes of standard input held in memory; beyond that it goes to a temporary file.
+    pub memory: u64,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions {
+            format: None,
+            header: true,
+            zero_based: None,
+            features: None,
+            text: Vec::new(),
+            memory: 1 << 30,
+        }
+    }
+}
+
+/// Opens files, globs, directories of part files and standard input (`-`), any mix of them, as one source.
+pub fn open(inputs: &[String], options: &OpenOptions) -> Result<Box<dyn Source>> {
+    open_inputs(names::inputs(inputs, options.memory)?, options)
+}
+
+/// Opens inputs that are at hand, one after the other as one source.
+pub fn open_inputs(inputs: Vec<Input>, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    Ok(Box::new(files::Files::open(inputs, options)?))
 }

@@ -1,0 +1,413 @@
+//! CSV and TSV: the header and the kinds of columns once, then rows in chunks parsed in parallel.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_schema::DataType;
+use memchr::memchr_iter;
+
+use super::chunk::{Chunk, Chunker};
+use super::input::{Input, Packing};
+use super::part::{Part, check_columns, check_names};
+use super::row::{Fault, Token, row, skip_blank, token};
+use super::token::{EXACT, boolean, is_missing, number, shown};
+use super::{Scan, Unit};
+use crate::block::{Column, Field, Kind, Segment, TextBuilder};
+use crate::error::{Error, ErrorKind, Result};
+
+/// How many rows tell what a column holds.
+const ROWS_LOOKED_AT: u64 = 10_000;
+
+/// How the text is to be read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dialect {
+    pub delimiter: u8,
+    /// True if the first row holds the names.
+    pub has_header: bool,
+    /// Bytes read at a time.
+    pub chunk: usize,
+}
+
+/// A file of delimited text.
+pub(super) struct Delimited {
+    input: Arc<Input>,
+    packing: Packing,
+    dialect: Dialect,
+    /// Where the first row after the header begins.
+    data_start: u64,
+    fields: Vec<Field>,
+    undecided: Vec<bool>,
+}
+
+impl Delimited {
+    /// Reads the header and the first rows.
+    pub fn open(input: Arc<Input>, packing: Packing, dialect: Dialect) -> Result<Delimited> {
+        let path = input.path();
+        let failed = |error| packing.failure(path, error);
+        let mut chunker = Chunker::new(packing.unpack(&input)?, true, dialect.chunk);
+        let first = chunker.next().map_err(failed)?.ok_or_else(|| Error::malformed(path, "is empty"))?;
+        let mark = if first.bytes().starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        let (header, next) = row(first.bytes(), mark, dialect.delimiter)
+            .map_err(|fault| Error::malformed(path, format!("in its first line {}", fault.what())))?
+            .ok_or_else(|| Error::malformed(path, "is empty"))?;
+        if first.is_cut {
+            return Err(Error::malformed(path, "its first line does not end"));
+        }
+        let names: Vec<String> = if dialect.has_header {
+            header.iter().enumerate().map(|(at, name)| column_name(path, at, name)).collect::<Result<_>>()?
+        } else {
+            (1..=header.len()).map(|number| format!("x{number}")).collect()
+        };
+        check_names(path, &names, Some("rename one of them; for a file without a header say --no-header"))?;
+        let start = if dialect.has_header { next } else { mark };
+
+        let mut guesses = vec![Guess::default(); names.len()];
+        let mut rows = 0;
+        let mut chunk = Some(first);
+        let mut from = start;
+        while let Some(now) = chunk
+            && rows < ROWS_LOOKED_AT
+        {
+            rows = guess(path, &dialect, now.bytes(), from, rows, &names, &mut guesses)?;
+            from = 0;
+            chunk = chunker.next().map_err(failed)?;
+        }
+        let fields = names.into_iter().zip(&guesses).map(|(name, guess)| field(name, guess.kind())).collect();
+        let undecided = guesses.iter().map(|guess| *guess == Guess::default()).collect();
+        Ok(Delimited { input, packing, dialect, data_start: start as u64, fields, undecided })
+    }
+}
+
+impl Part for Delimited {
+    fn file(&self) -> &Path {
+        self.input.path()
+    }
+
+    fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    fn rows(&self) -> Option<u64> {
+        None
+    }
+
+    fn is_undecided(&self, column: usize) -> bool {
+        self.undecided[column]
+    }
+
+    fn decide(&mut self, column: usize, kind: Kind) {
+        self.fields[column] = field(std::mem::take(&mut self.fields[column].name), kind);
+        self.undecided[column] = false;
+    }
+
+    fn read_as_text(&mut self, column: usize) -> Result<()> {
+        self.decide(column, Kind::Text);
+        Ok(())
+    }
+
+    fn scan(&self, columns: &[usize], _first_row: Option<u64>) -> Result<Box<dyn Scan>> {
+        check_columns(&self.fields, columns)?;
+        let failed = |error| self.packing.failure(self.input.path(), error);
+        let mut chunker = Chunker::new(self.packing.unpack(&self.input)?, true, self.dialect.chunk);
+        chunker.skip(self.data_start).map_err(failed)?;
+        let mut used = vec![Use::Skip; self.fields.len()];
+        let mut numbers = 0;
+        let mut texts = 0;
+        for &column in columns {
+            if used[column] == Use::Skip {
+                let (slot, count): (fn(usize) -> Use, _) = match self.fields[column].kind {
+                    Kind::Text => (Use::Text, &mut texts),
+                    Kind::Boolean => (Use::Boolean, &mut numbers),
+                    _ => (Use::Number, &mut numbers),
+                };
+                used[column] = slot(*count);
+                *count += 1;
+            }
+        }
+        let plan = Plan {
+            input: self.input.clone(),
+            dialect: self.dialect,
+            names: self.fields.iter().map(|field| field.name.clone()).collect(),
+            order: columns.iter().map(|&column| used[column]).collect(),
+            used,
+            numbers,
+            texts,
+        };
+        Ok(Box::new(DelimitedScan { chunker, packing: self.packing, plan: Arc::new(plan) }))
+    }
+}
+
+fn field(name: String, kind: Kind) -> Field {
+    let data_type = match kind {
+        Kind::Boolean => DataType::Boolean,
+        Kind::Text => DataType::Utf8,
+        _ => DataType::Float64,
+    };
+    Field { name, kind, data_type }
+}
+
+fn column_name(path: &Path, at: usize, token: &Token) -> Result<String> {
+    let name = std::str::from_utf8(&token.text).map_err(|_| not_utf8(path))?.trim();
+    Ok(if name.is_empty() { format!("column{}", at + 1) } else { name.to_string() })
+}
+
+fn not_utf8(path: &Path) -> Error {
+    ErrorKind::Malformed {
+        path: path.to_path_buf(),
+        what: "the names of its columns are not UTF-8".to_string(),
+        help: Some("convert the file to UTF-8".to_string()),
+    }
+    .into()
+}
+
+/// What the values of a column looked like so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Guess {
+    numbers: bool,
+    truths: bool,
+    words: bool,
+}
+
+impl Guess {
+    fn look_at(&mut self, text: &[u8]) {
+        if is_missing(text) || self.words {
+        } else if number(text).is_some() {
+            self.numbers = true;
+        } else if boolean(text).is_some() {
+            self.truths = true;
+        } else {
+            self.words = true;
+        }
+    }
+
+    fn kind(self) -> Kind {
+        match self {
+            Guess { words: true, .. } | Guess { numbers: true, truths: true, .. } => Kind::Text,
+            Guess { truths: true, .. } => Kind::Boolean,
+            _ => Kind::Number,
+        }
+    }
+}
+
+/// Looks at rows until there are enough; `rows` were looked at before.
+fn guess(
+    path: &Path,
+    dialect: &Dialect,
+    bytes: &[u8],
+    mut at: usize,
+    mut rows: u64,
+    names: &[String],
+    guesses: &mut [Guess],
+) -> Result<u64> {
+    while rows < ROWS_LOOKED_AT {
+        let next = row(bytes, at, dialect.delimiter);
+        let Some((tokens, next)) = next.map_err(|fault| quote_error(path, rows, None, fault))? else { break };
+        if tokens.len() != names.len() {
+            return Err(ragged(path, rows, tokens.len(), names.len(), dialect));
+        }
+        for (guess, token) in guesses.iter_mut().zip(&tokens) {
+            guess.look_at(&token.text);
+        }
+        rows += 1;
+        at = next;
+    }
+    Ok(rows)
+}
+
+fn cell(path: &Path, row: u64, column: Option<&str>, what: String, help: Option<String>) -> Error {
+    let column = column.map(str::to_string);
+    ErrorKind::Cell { path: path.to_path_buf(), row, column, what, help }.into()
+}
+
+fn ragged(path: &Path, row: u64, found: usize, expected: usize, dialect: &Dialect) -> Error {
+    let fields = if found == 1 { "field" } else { "fields" };
+    let rule = if dialect.has_header { "header" } else { "first row" };
+    cell(path, row, None, format!("has {found} {fields} where the {rule} has {expected}"), None)
+}
+
+fn quote_error(path: &Path, row: u64, column: Option<&str>, fault: Fault) -> Error {
+    cell(path, row, column, fault.what().to_string(), Some(fault.help()))
+}
+
+/// What becomes of a column of the file: its place among the columns of numbers or of text.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Use {
+    Skip,
+    Number(usize),
+    Boolean(usize),
+    Text(usize),
+}
+
+/// What all units of a scan share.
+struct Plan {
+    input: Arc<Input>,
+    dialect: Dialect,
+    names: Vec<String>,
+    /// For each column of the file.
+    used: Vec<Use>,
+    /// For each column asked for.
+    order: Vec<Use>,
+    numbers: usize,
+    texts: usize,
+}
+
+struct DelimitedScan {
+    chunker: Chunker,
+    packing: Packing,
+    plan: Arc<Plan>,
+}
+
+impl Scan for DelimitedScan {
+    fn next_unit(&mut self) -> Result<Option<Box<dyn Unit>>> {
+        let chunk =
+            self.chunker.next().map_err(|error| self.packing.failure(self.plan.input.path(), error))?;
+        Ok(chunk.map(|chunk| -> Box<dyn Unit> { Box::new(DelimitedUnit { chunk, plan: self.plan.clone() }) }))
+    }
+}
+
+struct DelimitedUnit {
+    chunk: Chunk,
+    plan: Arc<Plan>,
+}
+
+impl Unit for DelimitedUnit {
+    fn first_row(&self) -> Option<u64> {
+        None
+    }
+
+    fn file(&self) -> &Path {
+        self.plan.input.path()
+    }
+
+    fn decode(self: Box<Self>, emit: &mut dyn FnMut(Segment) -> Result<()>) -> Result<()> {
+        if self.chunk.is_cut {
+            let what = if self.chunk.has_quotes { Fault::Unclosed.what() } else { "the row does not end" };
+            return Err(cell(self.file(), 0, None, what.to_string(), None));
+        }
+        let bytes = self.chunk.bytes();
+        let segment = match (self.chunk.has_quotes, self.plan.dialect.delimiter) {
+            (false, b',') => self.plan.parse::<false, b','>(bytes),
+            (true, b',') => self.plan.parse::<true, b','>(bytes),
+            (false, _) => self.plan.parse::<false, b'\t'>(bytes),
+            (true, _) => self.plan.parse::<true, b'\t'>(bytes),
+        }?;
+        if segment.len > 0 { emit(segment) } else { Ok(()) }
+    }
+}
+
+impl Plan {
+    /// Parses a chunk. A number is read and its end found in one go; all else goes by [`token`].
+    fn parse<const QUOTING: bool, const DELIMITER: u8>(&self, bytes: &[u8]) -> Result<Segment> {
+        let most_rows = memchr_iter(b'\n', bytes).count() + 1;
+        let mut numbers: Vec<Vec<f64>> = (0..self.numbers).map(|_| Vec::with_capacity(most_rows)).collect();
+        let mut texts: Vec<TextBuilder> = (0..self.texts).map(|_| TextBuilder::default()).collect();
+        let width = self.used.len();
+        let mut rows = 0;
+        let mut at = skip_blank(bytes, 0);
+        while at < bytes.len() {
+            for (column, used) in self.used.iter().enumerate() {
+                let end = match *used {
+                    Use::Number(slot) => match plain_number::<DELIMITER>(bytes, at) {
+                        Some((value, end)) => {
+                            numbers[slot].push(value);
+                            end
+                        }
+                        None => {
+                            let token = self.token::<QUOTING, DELIMITER>(bytes, at, rows, column)?;
+                            let value = number(&token.text).ok_or_else(|| {
+                                self.wrong_kind(rows, column, &token.text, "is not a number")
+                            })?;
+                            numbers[slot].push(value);
+                            token.end
+                        }
+                    },
+                    Use::Boolean(slot) => {
+                        let token = self.token::<QUOTING, DELIMITER>(bytes, at, rows, column)?;
+                        let value = boolean(&token.text).ok_or_else(|| {
+                            self.wrong_kind(rows, column, &token.text, "is neither true nor false")
+                        })?;
+                        numbers[slot].push(value);
+                        token.end
+                    }
+                    Use::Text(slot) => {
+                        let token = self.token::<QUOTING, DELIMITER>(bytes, at, rows, column)?;
+                        let is_missing = !token.is_quoted && is_missing(&token.text);
+                        let text = std::str::from_utf8(&token.text).map_err(|_| {
+                            let help = "convert the file to UTF-8".to_string();
+                            let what = format!("'{}' is not UTF-8", shown(&token.text));
+                            cell(self.input.path(), rows, Some(&self.names[column]), what, Some(help))
+                        })?;
+                        texts[slot].push((!is_missing).then_some(text));
+                        token.end
+                    }
+                    Use::Skip => self.token::<QUOTING, DELIMITER>(bytes, at, rows, column)?.end,
+                };
+                let is_delimited = bytes.get(end) == Some(&DELIMITER);
+                if is_delimited != (column + 1 < width) {
+                    return Err(self.ragged(bytes, end, rows, column + 1));
+                }
+                at = end + 1;
+            }
+            rows += 1;
+            at = skip_blank(bytes, at.min(bytes.len()));
+        }
+        let numbers: Vec<Column> = numbers.into_iter().map(|values| Column::Number(values.into())).collect();
+        let texts: Vec<Column> = texts.into_iter().map(TextBuilder::finish).collect();
+        let columns = self.order.iter().filter_map(|used| match *used {
+            Use::Number(slot) | Use::Boolean(slot) => Some(numbers[slot].clone()),
+            Use::Text(slot) => Some(texts[slot].clone()),
+            Use::Skip => None,
+        });
+        Ok(Segment { columns: columns.collect(), len: rows as usize })
+    }
+
+    fn token<'a, const QUOTING: bool, const DELIMITER: u8>(
+        &self,
+        bytes: &'a [u8],
+        at: usize,
+        row: u64,
+        column: usize,
+    ) -> Result<Token<'a>> {
+        token(bytes, at, DELIMITER, QUOTING)
+            .map_err(|fault| quote_error(self.input.path(), row, Some(&self.names[column]), fault))
+    }
+
+    #[cold]
+    fn wrong_kind(&self, row: u64, column: usize, text: &[u8], what: &str) -> Error {
+        let name = &self.names[column];
+        let help = format!("repair the value, or read the whole column as text with --text {name}");
+        let what = format!("'{}' {what}", shown(text));
+        cell(self.input.path(), row, Some(name), what, Some(help))
+    }
+
+    /// A row with too few or too many fields: `found` of them end at `end`.
+    #[cold]
+    fn ragged(&self, bytes: &[u8], end: usize, row: u64, found: usize) -> Error {
+        let delimiter = self.dialect.delimiter;
+        let mut total = found;
+        let mut end = end;
+        while bytes.get(end) == Some(&delimiter) {
+            total += 1;
+            match token(bytes, end + 1, delimiter, true) {
+                Ok(token) => end = token.end,
+                Err(fault) => return quote_error(self.input.path(), row, None, fault),
+            }
+        }
+        ragged(self.input.path(), row, total, self.used.len(), &self.dialect)
+    }
+}
+
+/// A number that begins at `at` and ends with its field, nothing special about it; and where the field ends.
+#[inline(always)]
+fn plain_number<const DELIMITER: u8>(bytes: &[u8], at: usize) -> Option<(f64, usize)> {
+    let (value, length) = fast_float2::parse_partial::<f64, _>(&bytes[at..]).ok()?;
+    let end = at + length;
+    let end = match bytes[end..] {
+        [] | [b'\n', ..] => end,
+        [byte, ..] if byte == DELIMITER => end,
+        [b'\r'] | [b'\r', b'\n', ..] => end + 1,
+        _ => return None,
+    };
+    // Not so for missing values, infinities and integers too large: they are looked at twice.
+    (value.abs() < EXACT).then_some((value, end))
+}
