@@ -8,6 +8,8 @@ pub mod coreset;
 pub mod encoding;
 pub mod engine;
 pub mod error;
+pub mod files;
+pub mod generate;
 mod math;
 pub mod pass;
 pub mod points;

@@ -476,8 +476,14 @@ fn feature(
             }
             Coding::Levels { reference, levels }
         }
+        Kind::Unsupported => return Err(unsupported(field)),
     };
     Ok(Feature { column, coding })
+}
+
+fn unsupported(field: &Field) -> Error {
+    let what = format!("holds {}, which cannot be used", field.data_type);
+    ErrorKind::Column { column: field.name.clone(), what, help: None }.into()
 }
 
 fn label(field: &Field, found: &ColumnFound, settings: &EncodingSettings) -> Result<Label> {
@@ -485,6 +491,7 @@ fn label(field: &Field, found: &ColumnFound, settings: &EncodingSettings) -> Res
         Kind::Boolean => found.numbers.0.iter().map(|(v, _)| LabelValue::Boolean(*v != 0.0)).collect(),
         Kind::Number => found.numbers.0.iter().map(|(v, _)| LabelValue::Number(*v)).collect(),
         Kind::Text => found.levels.mass.keys().map(|level| LabelValue::Text(level.clone())).collect(),
+        Kind::Unsupported => return Err(unsupported(field)),
     };
     values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
     let column = field.name.clone();

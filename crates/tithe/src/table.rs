@@ -63,9 +63,6 @@ impl Table {
         }
         let positions: Vec<usize> = features.iter().copied().chain([label]).chain(weight).collect();
         let fields: Vec<Field> = positions.iter().map(|&c| all[c].clone()).collect();
-        for field in &fields {
-            check_kind(field)?;
-        }
         if let Some(weight) = weight
             && all[weight].kind != Kind::Number
         {
@@ -108,8 +105,4 @@ impl Table {
     pub(crate) fn positions(&self) -> &[usize] {
         &self.positions
     }
-}
-
-fn check_kind(_field: &Field) -> Result<()> {
-    Ok(())
 }

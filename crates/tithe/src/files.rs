@@ -1,0 +1,249 @@
+//! Coresets on disk: plain Parquet tables with their story in the metadata, written whole or not at all.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, StringArray, UInt64Array};
+use arrow_schema::{Field as ArrowField, Schema};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::block::{Column, Field, Kind, RowSet, Segment};
+use crate::coreset::{Coreset, Provenance};
+use crate::encoding::Encoding;
+use crate::error::{Error, ErrorKind, Result};
+use crate::source::{Input, OpenOptions, open_inputs};
+
+/// The key of this program's metadata in a Parquet file.
+const KEY: &str = "tithe";
+/// The version of the metadata that this program writes, and the newest that it reads.
+const VERSION: u64 = 1;
+
+/// A file in the making: it appears under its name only when it is complete.
+#[derive(Debug)]
+pub struct Output {
+    path: PathBuf,
+    file: tempfile::NamedTempFile,
+}
+
+impl Output {
+    /// Makes sure that the file can be written, before any long work is done for it.
+    pub fn create(path: &Path) -> Result<Output> {
+        if path.is_dir() {
+            let what = "is a directory, not a file to write to".to_string();
+            return Err(ErrorKind::WrongFile { path: path.to_path_buf(), what, help: None }.into());
+        }
+        let folder = match path.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        };
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".tithe-");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            builder.permissions(std::fs::Permissions::from_mode(0o666));
+        }
+        let file = builder.tempfile_in(folder).map_err(|error| Error::io("write", path, error))?;
+        Ok(Output { path: path.to_path_buf(), file })
+    }
+
+    /// Where the file will be.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Puts the complete file in its place.
+    fn commit(self) -> Result<()> {
+        let refuse = |error| Error::io("write", &self.path, error);
+        self.file.as_file().sync_all().map_err(refuse)?;
+        self.file.persist(&self.path).map_err(|error| Error::io("write", &self.path, error.error))?;
+        Ok(())
+    }
+}
+
+/// The story of a coreset file.
+#[derive(Debug, Serialize, Deserialize)]
+struct CoresetMetadata {
+    file: String,
+    version: u64,
+    weight_column: String,
+    row_column: String,
+    encoding: Encoding,
+    provenance: Provenance,
+}
+
+const CORESET: &str = "coreset";
+
+/// Writes a coreset: the user's columns in the user's units, the label, `weight` and `row`.
+///
+/// The same coreset gives the same bytes.
+pub fn write_coreset(coreset: &Coreset, mut output: Output) -> Result<()> {
+    let names: Vec<&str> = coreset.fields.iter().map(|field| field.name.as_str()).collect();
+    let metadata = CoresetMetadata {
+        file: CORESET.to_string(),
+        version: VERSION,
+        weight_column: free_name("weight", &names),
+        row_column: free_name("row", &names),
+        encoding: coreset.encoding.clone(),
+        provenance: coreset.provenance.clone(),
+    };
+    let mut columns: Vec<(String, ArrayRef)> = coreset
+        .fields
+        .iter()
+        .zip(&coreset.rows.segment.columns)
+        .map(|(field, column)| (field.name.clone(), to_arrow(field, column)))
+        .collect();
+    let weights: ArrayRef = Arc::new(Float64Array::from(coreset.weights.clone()));
+    let positions: ArrayRef = Arc::new(UInt64Array::from(coreset.rows.positions.clone()));
+    columns.push((metadata.weight_column.clone(), weights));
+    columns.push((metadata.row_column.clone(), positions));
+    let written = write_table(columns, &metadata, output.file.as_file_mut());
+    written.map_err(|error| Error::io("write", &output.path, error))?;
+    output.commit()
+}
+
+/// `name`, or `tithe.name` where the user has a column of that name.
+fn free_name(name: &str, taken: &[&str]) -> String {
+    if taken.contains(&name) { format!("tithe.{name}") } else { name.to_string() }
+}
+
+fn write_table(
+    columns: Vec<(String, ArrayRef)>,
+    metadata: &impl Serialize,
+    file: &mut File,
+) -> std::io::Result<()> {
+    let fields: Vec<ArrowField> =
+        columns.iter().map(|(name, array)| ArrowField::new(name, array.data_type().clone(), false)).collect();
+    let arrays = columns.into_iter().map(|(_, array)| array).collect();
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(std::io::Error::other)?;
+    let story = serde_json::to_string(metadata)?;
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_key_value_metadata(Some(vec![KeyValue::new(KEY.to_string(), story)]))
+        .build();
+    let mut buffer = std::io::BufWriter::new(file);
+    let mut writer = ArrowWriter::try_new(&mut buffer, batch.schema(), Some(properties)).map_err(plain_io)?;
+    writer.write(&batch).map_err(plain_io)?;
+    writer.close().map_err(plain_io)?;
+    buffer.flush()
+}
+
+/// The system's own error inside Parquet's, so that "No space left on device" is what the user reads.
+fn plain_io(error: parquet::errors::ParquetError) -> std::io::Error {
+    match error {
+        parquet::errors::ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {
+            Ok(io) => *io,
+            Err(other) => std::io::Error::other(other),
+        },
+        other => std::io::Error::other(other),
+    }
+}
+
+/// A column in the type it had in the user's file; text of any kind as plain text.
+fn to_arrow(field: &Field, column: &Column) -> ArrayRef {
+    match column {
+        Column::Text { codes, levels } => Arc::new(StringArray::from_iter(
+            codes.iter().map(|&code| levels.get(code as usize).map(String::as_str)),
+        )),
+        Column::Number(values) if field.kind == Kind::Boolean => {
+            Arc::new(BooleanArray::from_iter(values.iter().map(|&value| Some(value != 0.0))))
+        }
+        Column::Number(values) => {
+            let numbers: ArrayRef = Arc::new(Float64Array::new(values.clone(), None));
+            match arrow_cast::cast(&numbers, &field.data_type) {
+                Ok(cast) if cast.null_count() == 0 => cast,
+                _ => numbers,
+            }
+        }
+    }
+}
+
+/// What a file of this program's says of itself.
+#[derive(Clone, Debug)]
+pub struct Story {
+    /// What the file is: "coreset".
+    pub kind: String,
+    /// Everything it says, as JSON.
+    pub json: Value,
+}
+
+/// Reads what a file says of itself, without its rows.
+pub fn read_story(path: &Path) -> Result<Story> {
+    let file = File::open(path).map_err(|error| Error::io("read", path, error))?;
+    let not_ours = |what: &str| wrong_file(path, what, "`tithe build` makes coresets, `tithe fit` posteriors");
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file)
+        .map_err(|_| not_ours("is not a Parquet file, so it is no file of tithe's"))?;
+    let text = reader
+        .metadata()
+        .file_metadata()
+        .key_value_metadata()
+        .and_then(|pairs| pairs.iter().find(|pair| pair.key == KEY))
+        .and_then(|pair| pair.value.clone())
+        .ok_or_else(|| not_ours("is a Parquet file, but not one of tithe's"))?;
+    let json: Value = serde_json::from_str(&text).map_err(|_| not_ours("has damaged metadata"))?;
+    let version = json["version"].as_u64().unwrap_or(0);
+    if version > VERSION {
+        let what = format!("is of format version {version}; this program knows versions up to {VERSION}");
+        return Err(wrong_file(path, &what, "use a newer tithe"));
+    }
+    let kind = json["file"].as_str().ok_or_else(|| not_ours("has damaged metadata"))?.to_string();
+    Ok(Story { kind, json })
+}
+
+/// Reads a coreset.
+pub fn read_coreset(path: &Path) -> Result<Coreset> {
+    let story = read_story(path)?;
+    if story.kind != CORESET {
+        let what = format!("is a {}, not a coreset", story.kind);
+        return Err(wrong_file(path, &what, "`tithe build` makes coresets"));
+    }
+    let metadata: CoresetMetadata = serde_json::from_value(story.json)
+        .map_err(|error| wrong_file(path, &format!("has damaged metadata: {error}"), "build it again"))?;
+    let source = open_inputs(vec![Input::file(path)], &OpenOptions::default())?;
+    let find = |name: &str| {
+        source.fields().iter().position(|field| field.name == name).ok_or_else(|| {
+            wrong_file(path, &format!("has lost its column '{name}'"), "build it again")
+        })
+    };
+    let names = metadata.encoding.features.iter().map(|feature| feature.column.as_str());
+    let columns = names
+        .chain([metadata.encoding.label.column.as_str(), &metadata.weight_column, &metadata.row_column])
+        .map(find)
+        .collect::<Result<Vec<_>>>()?;
+    let mut parts = Vec::new();
+    let mut scan = source.scan(&columns)?;
+    while let Some(unit) = scan.next_unit()? {
+        unit.decode(&mut |segment| {
+            parts.push(segment);
+            Ok(())
+        })?;
+    }
+    let Segment { columns: mut values, len } = Segment::concat(parts);
+    let width = columns.len() - 2;
+    let fields = columns[..width].iter().map(|&c| source.fields()[c].clone()).collect();
+    let (Some(Column::Number(positions)), Some(Column::Number(weights))) = (values.pop(), values.pop()) else {
+        return Err(wrong_file(path, "has weights or rows that are not numbers", "build it again"));
+    };
+    Ok(Coreset {
+        fields,
+        rows: RowSet {
+            segment: Segment { columns: values, len },
+            positions: positions.iter().map(|&position| position as u64).collect(),
+        },
+        weights: weights.to_vec(),
+        encoding: metadata.encoding,
+        provenance: metadata.provenance,
+    })
+}
+
+fn wrong_file(path: &Path, what: &str, help: &str) -> Error {
+    ErrorKind::WrongFile { path: path.to_path_buf(), what: what.to_string(), help: Some(help.to_string()) }.into()
+}
