@@ -1,2 +1,61 @@
-//! tithe
-fn main() {}
+//! The command line of Tithe: reads the arguments, runs one command, decides the exit code.
+
+mod args;
+mod commands;
+mod plan;
+mod show;
+
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use clap::Parser;
+use tithe::error::{Error, ErrorKind};
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    stop_on_interrupt();
+    let result = match cli.command {
+        Command::Build(args) => commands::build::run(&args),
+        Command::Inspect(args) => commands::inspect::run(&args),
+        Command::Completions(args) => commands::about::completions(&args),
+        Command::Man(args) => commands::about::man(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            show::message(&format!("error: {error}"));
+            if let Some(help) = error.help() {
+                show::message(&format!("  help: {help}"));
+            }
+            exit_code(&error)
+        }
+    }
+}
+
+/// 1: failed; 2: wrong usage.
+fn exit_code(error: &Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::Setting { .. } => ExitCode::from(2),
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// Ctrl-C asks the work to stop, so that nothing is left half-written. Work that does not hear it (waiting for
+/// standard input) is ended a little later.
+fn stop_on_interrupt() {
+    let stop = || {
+        show::STOP.store(true, Ordering::Relaxed);
+        std::thread::spawn(|| {
+            std::thread::sleep(Duration::from_secs(3));
+            commands::forget_outputs();
+            show::message("error: stopped before the end; nothing was written");
+            std::process::exit(1);
+        });
+    };
+    if let Err(error) = ctrlc::set_handler(stop) {
+        show::message(&format!("warning: Ctrl-C will not be handled: {error}"));
+    }
+}

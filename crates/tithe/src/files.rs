@@ -55,9 +55,9 @@ impl Output {
         Ok(Output { path: path.to_path_buf(), file })
     }
 
-    /// Where the file will be.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Where the unfinished file is; dropping the output removes it.
+    pub fn temporary_path(&self) -> &Path {
+        self.file.path()
     }
 
     /// Puts the complete file in its place.

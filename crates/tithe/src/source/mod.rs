@@ -1,6 +1,6 @@
 //! Sources: files of any supported format, several of them, or standard input, as one sequence of rows.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 mod arrow;
 mod batch;
@@ -30,6 +30,11 @@ pub trait Source: Send + Sync {
 
     /// How many rows there are, where that is known without reading them.
     fn rows(&self) -> Option<u64>;
+
+    /// The files that are read.
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
 
     /// True if the source leaves out zeros (LIBSVM): its columns are scaled but not centred.
     fn is_sparse(&self) -> bool {

@@ -1,0 +1,291 @@
+//! What the user may type; nothing is checked here beyond the form of each word.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tithe::sensitivity::Radius;
+use tithe::source::Format;
+
+/// Bayesian logistic regression on a few hundred weighted rows that stand for all of them.
+#[derive(Debug, Parser)]
+#[command(name = "tithe", version, propagate_version = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Turn data into a coreset: a few weighted rows that stand for all of them.
+    Build(Box<BuildArgs>),
+    /// Tell what a file is and how it was made.
+    Inspect(InspectArgs),
+    /// Print a completion script for a shell.
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write one page a command to a directory.
+    Man(ManArgs),
+}
+
+/// Where rows come from.
+#[derive(Debug, Args)]
+pub struct DataArgs {
+    /// Files, globs and directories of part files: Parquet, CSV, TSV (plain, gzip, zstd), LIBSVM, Arrow IPC;
+    /// `-` is standard input.
+    #[arg(required = true, value_name = "DATA")]
+    pub data: Vec<String>,
+
+    /// The format, where it should not be told from the content: parquet, csv, tsv, libsvm, arrow, arrow-stream.
+    #[arg(long, value_name = "FORMAT", help_heading = "Reading")]
+    pub format: Option<Format>,
+
+    /// CSV and TSV: the first row is data; the columns are called x1, x2, ….
+    #[arg(long, help_heading = "Reading")]
+    pub no_header: bool,
+
+    /// LIBSVM: feature indices begin at 0, even if 0 does not occur.
+    #[arg(long, help_heading = "Reading")]
+    pub zero_based: bool,
+
+    /// Read these columns as text (categories), whatever they look like.
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',', help_heading = "Reading")]
+    pub text: Vec<String>,
+}
+
+/// Which columns serve for what, and how they enter the model.
+#[derive(Debug, Args)]
+pub struct ColumnArgs {
+    /// The column with the two classes [LIBSVM: default label].
+    #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
+    pub label: Option<String>,
+
+    /// The label's positive value, where the label is text.
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true, help_heading = "Columns")]
+    pub positive: Option<String>,
+
+    /// Use only these columns as features.
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',', help_heading = "Columns")]
+    pub features: Option<Vec<String>>,
+
+    /// Leave these columns out.
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',', help_heading = "Columns")]
+    pub exclude: Vec<String>,
+
+    /// The column with the rows' weights, if the data is weighted already.
+    #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
+    pub weight: Option<String>,
+
+    /// What to do with rows that have a missing, infinite or inexact value.
+    #[arg(long, value_enum, default_value_t = MissingArg::Error, help_heading = "Columns")]
+    pub missing: MissingArg,
+
+    /// Add no intercept; columns are then scaled, but not centred.
+    #[arg(long, help_heading = "Columns")]
+    pub no_intercept: bool,
+
+    /// Take columns of numbers as they are.
+    #[arg(long, help_heading = "Columns")]
+    pub no_standardize: bool,
+
+    /// Most levels that a column of text may have.
+    #[arg(long, value_name = "N", default_value_t = 100, help_heading = "Columns")]
+    pub max_levels: usize,
+}
+
+/// How the work is done.
+#[derive(Debug, Args)]
+pub struct EngineArgs {
+    /// Number of threads [default: one a core].
+    #[arg(long, value_name = "N", help_heading = "Running")]
+    pub threads: Option<usize>,
+
+    /// Memory for decoded rows, such as 4GiB; larger data is read again for each pass [default: half of RAM].
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Running")]
+    pub memory: Option<u64>,
+
+    /// Rows in a block [default: by the number of columns]; part of what the result depends on.
+    #[arg(long, value_name = "N", help_heading = "Running")]
+    pub block_rows: Option<usize>,
+}
+
+/// How results and messages are shown.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct OutputArgs {
+    /// Print the result as JSON.
+    #[arg(long, help_heading = "Running")]
+    pub json: bool,
+
+    /// Show no progress.
+    #[arg(long, short, help_heading = "Running")]
+    pub quiet: bool,
+}
+
+/// `tithe build`.
+#[derive(Debug, Args)]
+pub struct BuildArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+
+    /// The coreset file to write.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: PathBuf,
+
+    /// Number of draws; rows drawn twice are kept once [default: 1000].
+    #[arg(long, value_name = "M", conflicts_with = "epsilon")]
+    pub size: Option<usize>,
+
+    /// As many draws as keep the log-likelihood within this share of the truth, anywhere in the ball.
+    #[arg(long, value_name = "EPSILON")]
+    pub epsilon: Option<f64>,
+
+    /// With --epsilon: the probability that the guarantee fails.
+    #[arg(long, value_name = "DELTA", default_value_t = 0.05, requires = "epsilon")]
+    pub delta: f64,
+
+    /// With --epsilon: the constant c of the size rule M = c m/ε² ((D+1) ln m + ln 1/δ).
+    #[arg(long, value_name = "C", default_value_t = 4.0, requires = "epsilon")]
+    pub constant: f64,
+
+    /// How rows are chosen.
+    #[arg(long, value_enum, default_value_t = MethodArg::Sensitivity)]
+    pub method: MethodArg,
+
+    /// Number of clusters that the sensitivity bounds are made from.
+    #[arg(long, value_name = "K", default_value_t = 6)]
+    pub clusters: usize,
+
+    /// Radius of the ball of parameters: a number, or auto:A for A over the root of the clustering's score.
+    #[arg(long, value_name = "R", default_value = "auto:3", value_parser = parse_radius)]
+    pub radius: Radius,
+
+    /// Centre of the ball: a file of `coefficient,value` lines or a JSON object, on the data's own scale.
+    #[arg(long, value_name = "FILE")]
+    pub theta_star: Option<PathBuf>,
+
+    /// What stands for a cluster: its mean without the row itself (exact), or its centre, as the paper's
+    /// experiments had it (quick).
+    #[arg(long, value_enum, default_value_t = CentersArg::Exact)]
+    pub centers: CentersArg,
+
+    /// Keep equal rows apart, even where merging them would give an exact coreset.
+    #[arg(long)]
+    pub no_collapse: bool,
+
+    /// The seed: the same seed gives the same bytes.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+
+    #[command(flatten)]
+    pub columns: ColumnArgs,
+
+    #[command(flatten)]
+    pub engine: EngineArgs,
+
+    #[command(flatten)]
+    pub show: OutputArgs,
+}
+
+/// `tithe inspect`.
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// A coreset, or any data file.
+    pub file: PathBuf,
+
+    /// Print everything as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `tithe completions`.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell.
+    pub shell: clap_complete::Shell,
+}
+
+/// `tithe man`.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Write `tithe.1`, `tithe-build.1`, … here instead of printing the main page.
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+/// How rows are chosen.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum MethodArg {
+    /// In proportion to sensitivity bounds: Algorithm 1 of Huggins, Campbell and Broderick (2016).
+    Sensitivity,
+    /// All rows alike: the baseline.
+    Uniform,
+}
+
+/// What stands for a cluster.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum CentersArg {
+    /// Its mean without the row itself.
+    Exact,
+    /// Its centre.
+    Quick,
+}
+
+/// What to do with unusable rows.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum MissingArg {
+    /// Stop, and say where they are.
+    Error,
+    /// Leave such rows out, and count them.
+    Drop,
+}
+
+fn parse_radius(word: &str) -> Result<Radius, String> {
+    let number = |text: &str| text.parse::<f64>().map_err(|_| format!("'{text}' is not a number"));
+    match word.strip_prefix("auto:") {
+        Some(a) => number(a).map(Radius::Auto),
+        None if word == "auto" => Ok(Radius::Auto(3.0)),
+        None => number(word).map(Radius::Fixed),
+    }
+}
+
+/// `4GiB`, `512MB`, `1.5G`, or plain bytes.
+fn parse_bytes(word: &str) -> Result<u64, String> {
+    let split = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
+    let (number, unit) = word.split_at(split);
+    let factor: f64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "kib" => 1024.0,
+        "m" | "mib" => 1024f64.powi(2),
+        "g" | "gib" => 1024f64.powi(3),
+        "t" | "tib" => 1024f64.powi(4),
+        "kb" => 1e3,
+        "mb" => 1e6,
+        "gb" => 1e9,
+        "tb" => 1e12,
+        _ => return Err(format!("'{unit}' is no unit; say 4GiB, 512MB or a number of bytes")),
+    };
+    let number: f64 = number.parse().map_err(|_| format!("'{word}' is not a size such as 4GiB"))?;
+    Ok((number * factor) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_are_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_and_radii_are_read() {
+        assert_eq!(parse_bytes("4GiB"), Ok(4 << 30));
+        assert_eq!(parse_bytes("1.5k"), Ok(1536));
+        assert_eq!(parse_bytes("12"), Ok(12));
+        assert!(parse_bytes("4 apples").is_err());
+        assert_eq!(parse_radius("2.5"), Ok(Radius::Fixed(2.5)));
+        assert_eq!(parse_radius("auto:3"), Ok(Radius::Auto(3.0)));
+        assert!(parse_radius("auto:x").is_err());
+    }
+}

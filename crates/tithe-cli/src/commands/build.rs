@@ -1,0 +1,88 @@
+//! `tithe build`: data to coreset.
+
+use serde_json::{Map, Value, json};
+use tithe::build::{Built, build_on};
+use tithe::engine::LocalEngine;
+use tithe::error::Result;
+use tithe::files::write_coreset;
+use tithe::table::Table;
+
+use crate::args::BuildArgs;
+use crate::commands::create_output;
+use crate::plan;
+use crate::show::{self, Watcher, count, number};
+
+/// Builds a coreset and writes it.
+pub fn run(args: &BuildArgs) -> Result<()> {
+    let settings = plan::build(args)?;
+    let missing = plan::missing(&args.columns);
+    let source = plan::open_data(&args.data, plan::memory(&args.engine), Some(&args.output))?;
+    let roles = plan::roles(&args.columns, &*source)?;
+    let table = Table::new(source, &roles)?;
+    let output = create_output(&args.output)?;
+
+    let watcher = Watcher::new(args.show.quiet);
+    let engine = LocalEngine::new(table, &plan::engine(&args.engine, missing), &watcher)?;
+    let built = build_on(&engine, missing, &settings)?;
+    write_coreset(&built.coreset, output)?;
+
+    if args.show.json {
+        show::print(&format!("{}\n", record(args, &built)));
+    } else {
+        show::print(&summary(args, &built));
+    }
+    Ok(())
+}
+
+/// The result as JSON.
+fn record(args: &BuildArgs, built: &Built) -> Value {
+    let (coreset, facts) = (&built.coreset, &built.coreset.provenance);
+    let sensitivity = facts.sensitivity.as_ref();
+    let seconds: Map<String, Value> =
+        built.seconds.iter().map(|(phase, seconds)| (phase.to_string(), json!(seconds))).collect();
+    json!({
+        "output": args.output,
+        "method": facts.method,
+        "rows": facts.rows,
+        "rows_read": facts.rows_read,
+        "rows_dropped": facts.rows_dropped,
+        "dimension": coreset.encoding.dim(),
+        "size": facts.draws,
+        "distinct_rows": coreset.rows.len(),
+        "exact": facts.exact,
+        "radius": sensitivity.map(|facts| facts.radius),
+        "score": sensitivity.map(|facts| facts.score),
+        "mean_sensitivity": sensitivity.and_then(|facts| facts.mean_bound),
+        "passes": facts.passes,
+        "seconds": seconds,
+        "seed": facts.seed,
+        "warnings": facts.warnings,
+    })
+}
+
+/// The result in a few lines.
+fn summary(args: &BuildArgs, built: &Built) -> String {
+    let (coreset, facts) = (&built.coreset, &built.coreset.provenance);
+    let seconds: f64 = built.seconds.iter().map(|(_, seconds)| seconds).sum();
+    let mut text = format!(
+        "{}: {} weighted rows stand for {} ({} coefficients)\n",
+        args.output.display(),
+        count(coreset.rows.len() as u64),
+        count(facts.rows),
+        coreset.encoding.dim()
+    );
+    if facts.exact {
+        text += "  exact: the likelihood is the full data's own\n";
+    }
+    if facts.rows_dropped > 0 {
+        text += &format!("  {} rows were dropped for missing values\n", count(facts.rows_dropped));
+    }
+    if let Some(found) = &facts.sensitivity {
+        text += &format!("  radius {}, score {}", number(found.radius), number(found.score));
+        if let Some(bound) = found.mean_bound {
+            text += &format!(", mean sensitivity bound {}", number(bound));
+        }
+        text += "\n";
+    }
+    text + &format!("  {} passes, {} s, seed {}\n", facts.passes, number(seconds), facts.seed.0)
+}

@@ -1,0 +1,125 @@
+//! `tithe inspect`: what a file is and how it was made.
+
+use serde_json::{Value, json};
+use tithe::block::Kind;
+use tithe::coreset::Coreset;
+use tithe::encoding::Coding;
+use tithe::error::{ErrorKind, Result};
+use tithe::files::{read_coreset, read_story};
+use tithe::source::{OpenOptions, Source, open};
+
+use crate::args::InspectArgs;
+use crate::show::{self, count, number};
+
+/// Tells what a file is.
+pub fn run(args: &InspectArgs) -> Result<()> {
+    match read_story(&args.file) {
+        Ok(story) => {
+            let coreset = read_coreset(&args.file)?;
+            if args.json {
+                let mut json = story.json;
+                json["rows"] = json!(coreset.rows.len());
+                json["total_weight"] = json!(coreset.weights.iter().sum::<f64>());
+                show::print(&format!("{json}\n"));
+            } else {
+                show::print(&describe_coreset(args, &coreset));
+            }
+        }
+        // Of a version that is not known, or damaged: say so. Any other file may be data.
+        Err(error) if is_ours(&error) => return Err(error),
+        Err(_) => {
+            let source = open(&[args.file.display().to_string()], &OpenOptions::default())?;
+            if args.json {
+                show::print(&format!("{}\n", data_record(&*source)));
+            } else {
+                show::print(&describe_data(args, &*source));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_ours(error: &tithe::error::Error) -> bool {
+    match error.kind() {
+        ErrorKind::WrongFile { what, .. } => !what.contains("Parquet file"),
+        ErrorKind::Io { .. } => true,
+        _ => false,
+    }
+}
+
+fn describe_coreset(args: &InspectArgs, coreset: &Coreset) -> String {
+    let facts = &coreset.provenance;
+    let mut lines = vec![format!("{}: a coreset", args.file.display())];
+    let mut line = |name: &str, value: String| lines.push(format!("  {name:<22}{value}"));
+    line("rows", format!("{} of {}", count(coreset.rows.len() as u64), count(facts.rows)));
+    if facts.rows_dropped > 0 {
+        line("rows dropped", count(facts.rows_dropped));
+    }
+    line("total weight", format!("{} of {}", number(coreset.weights.iter().sum()), number(facts.mass)));
+    line("method", format!("{:?}", facts.method).to_lowercase());
+    line("exact", if facts.exact { "yes: the likelihood is the full data's own" } else { "no" }.to_string());
+    line("draws", count(facts.draws));
+    if let Some(found) = &facts.sensitivity {
+        line("clusters", found.clusters.to_string());
+        line("radius", number(found.radius));
+        line("k-means score", number(found.score));
+        if let Some(bound) = found.mean_bound {
+            line("mean sensitivity", number(bound));
+        }
+    }
+    line("passes", facts.passes.to_string());
+    line("seed", facts.seed.0.to_string());
+    let label = &coreset.encoding.label;
+    line("label", format!("{} ({} is positive, {} negative)", label.column, label.positive, label.negative));
+    if let Some(weight) = &coreset.encoding.weight {
+        line("weights from", weight.clone());
+    }
+    line("coefficients", coreset.encoding.dim().to_string());
+    if coreset.encoding.intercept {
+        line("", "intercept".to_string());
+    }
+    for feature in &coreset.encoding.features {
+        let coding = match &feature.coding {
+            Coding::Number { center, scale } if (*center, *scale) == (0.0, 1.0) => "as it is".to_string(),
+            Coding::Number { center, scale } => {
+                format!("less {}, over {}", number(*center), number(*scale))
+            }
+            Coding::Boolean => "0 and 1".to_string(),
+            Coding::Levels { reference, levels } => {
+                format!("{} levels against '{reference}'", levels.len())
+            }
+        };
+        line("", format!("{}: {coding}", feature.column));
+    }
+    for warning in &facts.warnings {
+        line("warning", warning.clone());
+    }
+    lines.join("\n") + "\n"
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Number => "number",
+        Kind::Boolean => "boolean",
+        Kind::Text => "text",
+        Kind::Unsupported => "unsupported",
+    }
+}
+
+fn data_record(source: &dyn Source) -> Value {
+    let columns: Vec<Value> = source
+        .fields()
+        .iter()
+        .map(|field| json!({"name": field.name, "kind": kind_name(field.kind)}))
+        .collect();
+    json!({"file": "data", "rows": source.rows(), "columns": columns})
+}
+
+fn describe_data(args: &InspectArgs, source: &dyn Source) -> String {
+    let rows = source.rows().map_or(String::new(), |rows| format!("{} rows, ", count(rows)));
+    let mut text = format!("{}: data, {rows}{} columns\n", args.file.display(), source.fields().len());
+    for field in source.fields() {
+        text += &format!("  {:<22}{}\n", field.name, kind_name(field.kind));
+    }
+    text
+}

@@ -1,0 +1,32 @@
+//! One file for each command.
+
+pub mod about;
+pub mod build;
+pub mod inspect;
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use tithe::error::Result;
+use tithe::files::Output;
+
+/// Temporary files of outputs in the making, to be removed if the program has to end at once.
+static IN_THE_MAKING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Makes sure that a file can be written, and remembers its temporary name.
+fn create_output(path: &Path) -> Result<Output> {
+    let output = Output::create(path)?;
+    if let Ok(mut files) = IN_THE_MAKING.lock() {
+        files.push(output.temporary_path().to_path_buf());
+    }
+    Ok(output)
+}
+
+/// Removes the temporary files of outputs in the making.
+pub fn forget_outputs() {
+    if let Ok(files) = IN_THE_MAKING.lock() {
+        for file in files.iter() {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}

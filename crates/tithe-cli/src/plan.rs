@@ -1,0 +1,160 @@
+//! From what was typed to what will be done: checked settings.
+
+use std::path::{Path, PathBuf};
+
+use tithe::build::BuildSettings;
+use tithe::coreset::Method;
+use tithe::engine::{EngineSettings, Missing};
+use tithe::error::{Error, ErrorKind, Result};
+use tithe::rng::Seed;
+use tithe::selection::Size;
+use tithe::sensitivity::CenterRule;
+use tithe::source::{OpenOptions, Source, open};
+use tithe::survey::EncodingSettings;
+use tithe::table::Roles;
+
+use crate::args::{BuildArgs, CentersArg, ColumnArgs, DataArgs, EngineArgs, MethodArg, MissingArg};
+
+/// Opens the data; refuses if `output` is one of its files.
+pub fn open_data(args: &DataArgs, memory: u64, output: Option<&Path>) -> Result<Box<dyn Source>> {
+    let options = OpenOptions {
+        format: args.format,
+        header: !args.no_header,
+        zero_based: args.zero_based.then_some(true),
+        text: args.text.clone(),
+        // Half for the bytes of standard input, half for its decoded rows.
+        memory: memory / 2,
+        ..OpenOptions::default()
+    };
+    let source = open(&args.data, &options)?;
+    if let Some(output) = output
+        && let Ok(output) = output.canonicalize()
+    {
+        for file in source.files() {
+            if file.canonicalize().is_ok_and(|file| file == output) {
+                let what = "is both input and output; the result would destroy the data".to_string();
+                let help = Some("name another file with -o".to_string());
+                return Err(ErrorKind::WrongFile { path: file, what, help }.into());
+            }
+        }
+    }
+    Ok(source)
+}
+
+/// Which columns serve for what.
+pub fn roles(args: &ColumnArgs, source: &dyn Source) -> Result<Roles> {
+    let label = match &args.label {
+        Some(label) => label.clone(),
+        None if source.is_sparse() => "label".to_string(),
+        None => {
+            let names: Vec<&str> = source.fields().iter().take(20).map(|field| field.name.as_str()).collect();
+            let what = format!("is needed: name the column with the two classes (there are {})", names.join(", "));
+            return Err(Error::setting("--label", what));
+        }
+    };
+    Ok(Roles {
+        label,
+        weight: args.weight.clone(),
+        features: args.features.clone(),
+        exclude: args.exclude.clone(),
+    })
+}
+
+/// How columns enter the model.
+pub fn encoding(args: &ColumnArgs) -> EncodingSettings {
+    EncodingSettings {
+        intercept: !args.no_intercept,
+        standardize: !args.no_standardize,
+        positive: args.positive.clone(),
+        max_levels: args.max_levels,
+    }
+}
+
+/// What to do with unusable rows.
+pub fn missing(args: &ColumnArgs) -> Missing {
+    match args.missing {
+        MissingArg::Error => Missing::Error,
+        MissingArg::Drop => Missing::Drop,
+    }
+}
+
+/// Memory for decoded rows: as told, or half of what the machine has.
+pub fn memory(args: &EngineArgs) -> u64 {
+    args.memory.unwrap_or_else(|| physical_memory().map_or(4 << 30, |bytes| bytes / 2))
+}
+
+/// The machine's memory, or the container's limit where that is less.
+fn physical_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
+    Some((kilobytes * 1024).min(limit.unwrap_or(u64::MAX)))
+}
+
+/// How the engine works.
+pub fn engine(args: &EngineArgs, missing: Missing) -> EngineSettings {
+    EngineSettings { threads: args.threads, memory: memory(args), missing, block_rows: args.block_rows }
+}
+
+/// What coreset to build.
+pub fn build(args: &BuildArgs) -> Result<BuildSettings> {
+    let size = match args.epsilon {
+        Some(epsilon) => Size::Guarantee { epsilon, delta: args.delta, constant: args.constant },
+        None => Size::Rows(args.size.unwrap_or(1000)),
+    };
+    let settings = BuildSettings {
+        method: match args.method {
+            MethodArg::Sensitivity => Method::Sensitivity,
+            MethodArg::Uniform => Method::Uniform,
+        },
+        size,
+        clusters: args.clusters,
+        radius: args.radius,
+        theta_star: args.theta_star.as_deref().map(coefficients).transpose()?.unwrap_or_default(),
+        centers: match args.centers {
+            CentersArg::Exact => CenterRule::Exact,
+            CentersArg::Quick => CenterRule::Quick,
+        },
+        collapse: !args.no_collapse,
+        seed: Seed(args.seed),
+        encoding: encoding(&args.columns),
+    };
+    settings.check()?;
+    Ok(settings)
+}
+
+/// Coefficients by name from a file: a JSON object, or lines of `coefficient,value` (a first line
+/// `coefficient,value` is a header).
+fn coefficients(path: &Path) -> Result<Vec<(String, f64)>> {
+    let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
+    let malformed = |what: String| -> Error {
+        let help = Some("write a JSON object, or one `coefficient,value` a line".to_string());
+        ErrorKind::Malformed { path: PathBuf::from(path), what, help }.into()
+    };
+    if text.trim_start().starts_with('{') {
+        let object: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
+        return object
+            .into_iter()
+            .map(|(name, value)| match value.as_f64() {
+                Some(number) => Ok((name, number)),
+                None => Err(malformed(format!("the value of '{name}' is not a number"))),
+            })
+            .collect();
+    }
+    text.lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty() && line.trim() != "coefficient,value")
+        .map(|(number, line)| {
+            let (name, value) = line
+                .rsplit_once(',')
+                .ok_or_else(|| malformed(format!("line {} is not `coefficient,value`", number + 1)))?;
+            let value = value
+                .trim()
+                .parse()
+                .map_err(|_| malformed(format!("line {}: '{}' is not a number", number + 1, value.trim())))?;
+            Ok((name.trim().trim_matches('"').to_string(), value))
+        })
+        .collect()
+}

@@ -1,0 +1,121 @@
+//! What the user sees: results on standard output, messages and progress on standard error.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tithe::progress::{Event, Observer};
+
+/// Set by Ctrl-C and by the request to terminate.
+pub static STOP: AtomicBool = AtomicBool::new(false);
+
+/// Writes to standard output; a reader who has gone away is no error.
+pub fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Writes a message to standard error.
+pub fn message(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Draws a bar on a terminal, nothing on a pipe; tells warnings; stops on Ctrl-C.
+pub struct Watcher {
+    visible: bool,
+    bar: Mutex<Option<ProgressBar>>,
+}
+
+impl Watcher {
+    /// A watcher; a quiet one draws no bar.
+    pub fn new(quiet: bool) -> Watcher {
+        Watcher { visible: !quiet && std::io::stderr().is_terminal(), bar: Mutex::new(None) }
+    }
+
+    fn with_bar(&self, action: impl FnOnce(&mut Option<ProgressBar>)) {
+        if let Ok(mut bar) = self.bar.lock() {
+            action(&mut bar);
+        }
+    }
+
+    fn start(&self, name: &'static str, rows: Option<u64>) {
+        if !self.visible {
+            return;
+        }
+        let (bar, template) = match rows {
+            Some(rows) => {
+                (ProgressBar::new(rows), "{msg:24} [{bar:30}] {human_pos}/{human_len} rows, {per_sec}, {eta} left")
+            }
+            None => (ProgressBar::new_spinner(), "{msg:24} {spinner} {human_pos} rows, {per_sec}"),
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.set_message(name);
+        bar.enable_steady_tick(Duration::from_millis(100));
+        self.with_bar(|slot| *slot = Some(bar));
+    }
+}
+
+impl Observer for Watcher {
+    fn event(&self, event: Event) {
+        match event {
+            Event::PassStarted { name, rows } => self.start(name, rows),
+            Event::RowsDone(rows) if self.visible => self.with_bar(|bar| {
+                if let Some(bar) = bar {
+                    bar.inc(rows);
+                }
+            }),
+            Event::RowsDone(_) => {}
+            Event::PassFinished => self.with_bar(|bar| {
+                if let Some(bar) = bar.take() {
+                    bar.finish_and_clear();
+                }
+            }),
+            Event::Warning(text) => message(&format!("warning: {text}")),
+        }
+    }
+
+    fn cancelled(&self) -> bool {
+        STOP.load(Ordering::Relaxed)
+    }
+}
+
+/// A whole number with commas: 1,000,000.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number to four significant digits.
+pub fn number(value: f64) -> String {
+    if value != 0.0 && !(1e-3..1e6).contains(&value.abs()) {
+        return format!("{value:.3e}");
+    }
+    let digits = if value == 0.0 { 0 } else { 3 - value.abs().log10().floor() as i32 };
+    format!("{value:.*}", digits.clamp(0, 6) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_easy_to_read() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(1_000_000), "1,000,000");
+        assert_eq!(count(999), "999");
+        assert_eq!(number(1.23456), "1.235");
+        assert_eq!(number(123.456), "123.5");
+        assert_eq!(number(1e-9), "1.000e-9");
+    }
+}
