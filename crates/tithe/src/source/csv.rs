@@ -45,11 +45,19 @@ impl Delimited {
         let path = input.path();
         let failed = |error| packing.failure(path, error);
         let mut chunker = Chunker::new(packing.unpack(&input)?, true, dialect.chunk);
-        let first = chunker.next().map_err(failed)?.ok_or_else(|| Error::malformed(path, "is empty"))?;
+        let mut next_chunk = || chunker.next().map_err(failed);
+        let mut first = next_chunk()?.ok_or_else(|| Error::malformed(path, "is empty"))?;
         let mark = if first.bytes().starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-        let (header, next) = row(first.bytes(), mark, dialect.delimiter)
+        // Blank lines may come before the header, even a whole chunk of them.
+        let (mut chunk_start, mut from) = (0, mark);
+        while skip_blank(first.bytes(), from) == first.bytes().len() {
+            chunk_start += first.bytes().len() as u64;
+            first = next_chunk()?.ok_or_else(|| Error::malformed(path, "is empty"))?;
+            from = 0;
+        }
+        let (header, next) = row(first.bytes(), from, dialect.delimiter)
             .map_err(|fault| Error::malformed(path, format!("in its first line {}", fault.what())))?
-            .ok_or_else(|| Error::malformed(path, "is empty"))?;
+            .unwrap_or_default();
         if first.is_cut {
             return Err(Error::malformed(path, "its first line does not end"));
         }
@@ -59,22 +67,22 @@ impl Delimited {
             (1..=header.len()).map(|number| format!("x{number}")).collect()
         };
         check_names(path, &names, Some("rename one of them; for a file without a header say --no-header"))?;
-        let start = if dialect.has_header { next } else { mark };
+        let start = if dialect.has_header { next } else { from };
 
         let mut guesses = vec![Guess::default(); names.len()];
         let mut rows = 0;
         let mut chunk = Some(first);
-        let mut from = start;
+        from = start;
         while let Some(now) = chunk
             && rows < ROWS_LOOKED_AT
         {
             rows = guess(path, &dialect, now.bytes(), from, rows, &names, &mut guesses)?;
             from = 0;
-            chunk = chunker.next().map_err(failed)?;
+            chunk = next_chunk()?;
         }
         let fields = names.into_iter().zip(&guesses).map(|(name, guess)| field(name, guess.kind())).collect();
         let undecided = guesses.iter().map(|guess| *guess == Guess::default()).collect();
-        Ok(Delimited { input, packing, dialect, data_start: start as u64, fields, undecided })
+        Ok(Delimited { input, packing, dialect, data_start: chunk_start + start as u64, fields, undecided })
     }
 }
 
@@ -619,7 +627,7 @@ mod tests {
 
     fn line() -> impl Strategy<Value = Line> {
         (
-            proptest::option::weighted(0.9, proptest::num::f64::NORMAL | Just(0.0)),
+            proptest::option::weighted(0.9, proptest::num::f64::NORMAL | proptest::num::f64::ZERO),
             "[a-zé,\"\n\r ]{0,6}",
             any::<bool>(),
             any::<[bool; 3]>(),

@@ -337,6 +337,7 @@ impl Plan {
             columns[slot][filled] = value;
         }
         let mut last = None;
+        let mut is_outside = false;
         for token in tokens {
             let Some((index, text)) = index_and_value(token) else {
                 if is_query(token) {
@@ -354,14 +355,15 @@ impl Plan {
             }
             last = Some(index);
             let value = number(text).ok_or_else(|| self.not_a_number(row, format!("x{index}"), text))?;
-            if index < self.indices.first || index > self.indices.last {
-                return Err(changed(self.input.path()));
-            }
-            if let Some(slot) = self.slots[(index - self.indices.first) as usize + 1] {
-                columns[slot][filled] = value;
+            match index.checked_sub(self.indices.first).and_then(|at| self.slots.get(at as usize + 1)) {
+                Some(Some(slot)) => columns[*slot][filled] = value,
+                Some(None) => {}
+                // Either the indices of this line do not increase, which the next ones will show, ...
+                None => is_outside = true,
             }
         }
-        Ok(())
+        // ... or the file is not the one that was looked through.
+        if is_outside { Err(changed(self.input.path())) } else { Ok(()) }
     }
 
     fn segment(&self, columns: Vec<Vec<f64>>, len: usize) -> Segment {
