@@ -176,7 +176,7 @@ fn decimal(value: i128, scale: i8) -> f64 {
     match scale {
         // Both sides of the division are exact, so its result is the nearest.
         0..=22 if value.unsigned_abs() <= 1 << 53 => value as f64 / 10f64.powi(i32::from(scale)),
-        ..=0 => {
+        scale if scale <= 0 => {
             let power = 10i128.checked_pow(u32::from(scale.unsigned_abs()));
             power.and_then(|power| value.checked_mul(power)).map_or(INEXACT, integer)
         }

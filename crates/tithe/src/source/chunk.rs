@@ -160,12 +160,12 @@ mod tests {
         assert_eq!(chunks("a\nbb\nccc\ndd", 5), ["a\nbb\n", "ccc\n", "dd"]);
         assert_eq!(chunks("a\n", 5), ["a\n"]);
         assert_eq!(chunks("", 5), [""; 0]);
-        assert_eq!(chunks("abcdefghijkl\nm", 1), ["abcdefghijkl\n", "m"]);
+        assert_eq!(chunks("abcdefgh\nijklmnopqrstuvwxyz", 1), ["abcdefgh\n", "ijklmnopqrstuvwxyz"]);
     }
 
     #[test]
     fn newlines_within_quotes_end_no_row() {
-        assert_eq!(chunks("\"a\nb\"\nc\n", 4), ["\"a\nb\"\n", "c\n"]);
+        assert_eq!(chunks("\"a\nb\"\ncd\n", 4), ["\"a\nb\"\n", "cd\n"]);
         assert_eq!(chunks("x\n\"a\"\"\n\"\ny\n", 7), ["x\n", "\"a\"\"\n\"\n", "y\n"]);
     }
 

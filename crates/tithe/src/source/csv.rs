@@ -45,11 +45,19 @@ impl Delimited {
         let path = input.path();
         let failed = |error| packing.failure(path, error);
         let mut chunker = Chunker::new(packing.unpack(&input)?, true, dialect.chunk);
-        let first = chunker.next().map_err(failed)?.ok_or_else(|| Error::malformed(path, "is empty"))?;
+        let mut next_chunk = || chunker.next().map_err(failed);
+        let mut first = next_chunk()?.ok_or_else(|| Error::malformed(path, "is empty"))?;
         let mark = if first.bytes().starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-        let (header, next) = row(first.bytes(), mark, dialect.delimiter)
+        // Blank lines may come before the header, even a whole chunk of them.
+        let (mut chunk_start, mut from) = (0, mark);
+        while skip_blank(first.bytes(), from) == first.bytes().len() {
+            chunk_start += first.bytes().len() as u64;
+            first = next_chunk()?.ok_or_else(|| Error::malformed(path, "is empty"))?;
+            from = 0;
+        }
+        let (header, next) = row(first.bytes(), from, dialect.delimiter)
             .map_err(|fault| Error::malformed(path, format!("in its first line {}", fault.what())))?
-            .ok_or_else(|| Error::malformed(path, "is empty"))?;
+            .unwrap_or_default();
         if first.is_cut {
             return Err(Error::malformed(path, "its first line does not end"));
         }
@@ -59,22 +67,22 @@ impl Delimited {
             (1..=header.len()).map(|number| format!("x{number}")).collect()
         };
         check_names(path, &names, Some("rename one of them; for a file without a header say --no-header"))?;
-        let start = if dialect.has_header { next } else { mark };
+        let start = if dialect.has_header { next } else { from };
 
         let mut guesses = vec![Guess::default(); names.len()];
         let mut rows = 0;
         let mut chunk = Some(first);
-        let mut from = start;
+        from = start;
         while let Some(now) = chunk
             && rows < ROWS_LOOKED_AT
         {
             rows = guess(path, &dialect, now.bytes(), from, rows, &names, &mut guesses)?;
             from = 0;
-            chunk = chunker.next().map_err(failed)?;
+            chunk = next_chunk()?;
         }
         let fields = names.into_iter().zip(&guesses).map(|(name, guess)| field(name, guess.kind())).collect();
         let undecided = guesses.iter().map(|guess| *guess == Guess::default()).collect();
-        Ok(Delimited { input, packing, dialect, data_start: start as u64, fields, undecided })
+        Ok(Delimited { input, packing, dialect, data_start: chunk_start + start as u64, fields, undecided })
     }
 }
 
@@ -410,4 +418,294 @@ fn plain_number<const DELIMITER: u8>(bytes: &[u8], at: usize) -> Option<(f64, us
     };
     // Not so for missing values, infinities and integers too large: they are looked at twice.
     (value.abs() < EXACT).then_some((value, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn open(text: &[u8], delimiter: u8, has_header: bool, chunk: usize) -> Result<Delimited> {
+        let input = Input::from_reader("a.csv", text, 1 << 20)?;
+        Delimited::open(Arc::new(input), Packing::Plain, Dialect { delimiter, has_header, chunk })
+    }
+
+    /// All rows as text, the way the engine reads them: errors count from the start of the file.
+    fn read(part: &Delimited, columns: &[usize]) -> Result<Vec<Vec<String>>> {
+        let mut scan = part.scan(columns, Some(0))?;
+        let mut all = Vec::new();
+        while let Some(unit) = scan.next_unit()? {
+            let before = all.len() as u64;
+            let decoded = unit.decode(&mut |segment| {
+                assert_eq!(segment.columns.len(), columns.len());
+                for row in 0..segment.len {
+                    all.push(segment.columns.iter().map(|column| shown_cell(column, row)).collect());
+                }
+                Ok(())
+            });
+            decoded.map_err(|error| error.moved_down(before))?;
+        }
+        Ok(all)
+    }
+
+    fn shown_cell(column: &Column, row: usize) -> String {
+        match column {
+            Column::Number(values) => match values[row].to_bits() {
+                bits if bits == crate::block::MISSING.to_bits() => "missing".to_string(),
+                bits if bits == crate::block::INEXACT.to_bits() => "inexact".to_string(),
+                _ => format!("{:?}", values[row]),
+            },
+            Column::Text { codes, levels } => {
+                levels.get(codes[row] as usize).map_or("missing".to_string(), |level| format!("'{level}'"))
+            }
+        }
+    }
+
+    fn read_all(text: &str) -> Vec<Vec<String>> {
+        let part = open(text.as_bytes(), b',', true, 1 << 16).unwrap();
+        read(&part, &(0..part.fields.len()).collect::<Vec<_>>()).unwrap()
+    }
+
+    fn error(text: &str) -> String {
+        let part = match open(text.as_bytes(), b',', true, 1 << 16) {
+            Ok(part) => part,
+            Err(error) => return error.to_string(),
+        };
+        read(&part, &(0..part.fields.len()).collect::<Vec<_>>()).unwrap_err().to_string()
+    }
+
+    /// A file whose kinds are settled by its first rows, and then one more.
+    fn error_late(row: &str) -> (String, Option<String>) {
+        let text = "a,b,c\n".to_string() + &"1,true,x\n".repeat(ROWS_LOOKED_AT as usize) + row;
+        let part = open(text.as_bytes(), b',', true, 1 << 12).unwrap();
+        let error = read(&part, &[0, 1, 2]).unwrap_err();
+        (error.to_string(), error.help())
+    }
+
+    #[test]
+    fn kinds_are_told_from_the_first_rows() {
+        let part = open(
+            b"n,b,t,mixed,none,quoted\n1,TRUE,x,1,NA,\"1.5\"\n,false,,true,,\"NA\"\n-2e3,NA,y,,null,\"\"\n",
+            b',',
+            true,
+            1 << 16,
+        )
+        .unwrap();
+        let kinds: Vec<Kind> = part.fields.iter().map(|field| field.kind).collect();
+        use Kind::{Boolean, Number, Text};
+        assert_eq!(kinds, [Number, Boolean, Text, Text, Number, Number]);
+        assert_eq!(part.undecided, [false, false, false, false, true, false]);
+        assert_eq!(
+            read(&part, &[0, 1, 2, 5]).unwrap(),
+            [
+                ["1.0", "1.0", "'x'", "1.5"],
+                ["missing", "0.0", "missing", "missing"],
+                ["-2000.0", "missing", "'y'", "missing"]
+            ]
+        );
+    }
+
+    #[test]
+    fn line_ends_marks_and_spaces() {
+        let expected = [["1.0", "'x'"], ["2.0", "'y z'"]];
+        for text in [
+            "a,b\n1,x\n2,y z\n",
+            "a,b\n1,x\n2,y z",
+            "a,b\r\n1,x\r\n2,y z\r\n",
+            "a,b\r\n1,x\r\n2,y z\r",
+            "\u{feff}a,b\n1,x\n2,y z\n\n\n",
+            "\n\na , b\n 1 , x \n\n\t2\t,y z\n\r\n",
+            "\"a\",\"b\"\n\"1\",\"x\"\n 2 , \"y z\" \n",
+        ] {
+            assert_eq!(read_all(text), expected, "{text:?}");
+            let part = open(text.as_bytes(), b',', true, 3).unwrap();
+            assert_eq!(part.fields[0].name, "a");
+            assert_eq!(read(&part, &[0, 1]).unwrap(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn special_numbers() {
+        let text = "a\n9007199254740993\ninf\n-Infinity\nNaN\n1e999\n+3\n9007199254740992\n";
+        assert_eq!(
+            read_all(text).concat(),
+            ["inexact", "inf", "-inf", "missing", "inf", "3.0", "9007199254740992.0"]
+        );
+    }
+
+    #[test]
+    fn missing_text_is_only_what_is_not_quoted() {
+        let text = "a,b\nNA,u\n\"NA\",\"\"\nword,null\n";
+        assert_eq!(read_all(text), [["missing", "'u'"], ["'NA'", "''"], ["'word'", "missing"]]);
+    }
+
+    #[test]
+    fn columns_are_read_in_any_order() {
+        let part = open(b"a,b,c\n1,x,3\n4,y,6\n", b',', true, 8).unwrap();
+        assert_eq!(read(&part, &[2, 0]).unwrap(), [["3.0", "1.0"], ["6.0", "4.0"]]);
+        assert_eq!(read(&part, &[1, 1]).unwrap(), [["'x'", "'x'"], ["'y'", "'y'"]]);
+        assert_eq!(read(&part, &[]).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn tabs_and_no_header() {
+        let part = open(b"1\ta, b\n2\t\"c\td\"\n", b'\t', false, 1 << 16).unwrap();
+        let names: Vec<&str> = part.fields.iter().map(|field| field.name.as_str()).collect();
+        assert_eq!(names, ["x1", "x2"]);
+        assert_eq!(read(&part, &[0, 1]).unwrap(), [["1.0", "'a, b'"], ["2.0", "'c\td'"]]);
+    }
+
+    #[test]
+    fn a_header_alone_is_no_rows_and_nothing_is_an_error() {
+        assert!(read_all("a,b").is_empty());
+        assert!(read_all("a,b\r\n").is_empty());
+        assert_eq!(error(""), "'a.csv': is empty");
+        assert_eq!(error("\u{feff}\n\n"), "'a.csv': is empty");
+    }
+
+    #[test]
+    fn names_without_text_get_one_and_no_name_comes_twice() {
+        let part = open(b",b,\n1,2,3\n", b',', true, 1 << 16).unwrap();
+        let names: Vec<&str> = part.fields.iter().map(|field| field.name.as_str()).collect();
+        assert_eq!(names, ["column1", "b", "column3"]);
+        assert_eq!(error("a,b, a\n1,2,3\n"), "'a.csv': two columns are named 'a'");
+        let not_utf8 = open(b"a,\xff\n1,2\n", b',', true, 1 << 16).err().unwrap();
+        assert_eq!(not_utf8.to_string(), "'a.csv': the names of its columns are not UTF-8");
+    }
+
+    #[test]
+    fn every_error_says_where_and_what() {
+        assert_eq!(error("a,b\n1,2\n1\n"), "'a.csv', row 2: has 1 field where the header has 2");
+        assert_eq!(error("a,b\n1,2,3,4\n"), "'a.csv', row 1: has 4 fields where the header has 2");
+        assert_eq!(error("a,b\n1,\"x\n"), "'a.csv', row 1: a quoted field begins here that never ends");
+        assert_eq!(
+            error("a,\"b\n1,2\n"),
+            "'a.csv': in its first line a quoted field begins here that never ends"
+        );
+
+        let (message, help) = error_late("12x,false,y\n");
+        assert_eq!(message, "'a.csv', row 10001, column 'a': '12x' is not a number");
+        assert_eq!(help.as_deref(), Some("repair the value, or read the whole column as text with --text a"));
+        let (message, help) = error_late("3,\"mayb,e\",y\n");
+        assert_eq!(message, "'a.csv', row 10001, column 'b': 'mayb,e' is neither true nor false");
+        assert_eq!(help.as_deref(), Some("repair the value, or read the whole column as text with --text b"));
+        assert_eq!(error_late("3\n").0, "'a.csv', row 10001: has 1 field where the header has 3");
+        assert_eq!(
+            error_late("3,true,y,z,\"1,2\"\n").0,
+            "'a.csv', row 10001: has 5 fields where the header has 3"
+        );
+        assert_eq!(
+            error_late("3,true,5\" pipe\n").0,
+            "'a.csv', row 10001, column 'c': a quote stands in the middle of a field that is not quoted"
+        );
+        assert_eq!(
+            error_late("3,true,\"a\"b\n").0,
+            "'a.csv', row 10001, column 'c': something stands between a closing quote and the next delimiter"
+        );
+        assert_eq!(
+            error_late("3,true,\"a\n1,true,b\n").0,
+            "'a.csv', row 10001, column 'c': a quoted field begins here that never ends"
+        );
+    }
+
+    #[test]
+    fn text_that_is_not_utf8_is_refused_where_it_is_used() {
+        let part = open(b"a,b\n1,x\n2,\xff\n", b',', true, 1 << 16).unwrap();
+        assert_eq!(read(&part, &[0]).unwrap(), [["1.0"], ["2.0"]]);
+        let error = read(&part, &[1]).unwrap_err();
+        assert_eq!(error.to_string(), "'a.csv', row 2, column 'b': '\u{fffd}' is not UTF-8");
+    }
+
+    #[derive(Clone, Debug)]
+    struct Line {
+        number: Option<f64>,
+        text: String,
+        truth: bool,
+        is_quoted: [bool; 3],
+        blank_before: bool,
+    }
+
+    fn line() -> impl Strategy<Value = Line> {
+        (
+            proptest::option::weighted(0.9, proptest::num::f64::NORMAL | proptest::num::f64::ZERO),
+            "[a-zé,\"\n\r ]{0,6}",
+            any::<bool>(),
+            any::<[bool; 3]>(),
+            proptest::bool::weighted(0.1),
+        )
+            .prop_map(|(number, text, truth, is_quoted, blank_before)| Line {
+                number,
+                text,
+                truth,
+                is_quoted,
+                blank_before,
+            })
+    }
+
+    fn write(lines: &[Line], may_quote: bool, crlf: bool, final_newline: bool) -> String {
+        let newline = if crlf { "\r\n" } else { "\n" };
+        let quote = |text: &str, wanted: bool| {
+            if wanted { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_string() }
+        };
+        let rows: Vec<String> = lines
+            .iter()
+            .map(|line| {
+                let number = line.number.map_or("NA".to_string(), |number| format!("{number:?}"));
+                [
+                    if line.blank_before { newline } else { "" }.to_string(),
+                    quote(&number, may_quote && line.is_quoted[0]) + ",",
+                    quote(&line.text, may_quote) + ",",
+                    quote(&line.truth.to_string(), may_quote && line.is_quoted[2]),
+                ]
+                .concat()
+            })
+            .collect();
+        let header = format!("number,text,truth{newline}");
+        header + &rows.join(newline) + if final_newline { newline } else { "" }
+    }
+
+    proptest! {
+        #[test]
+        fn the_same_rows_come_out_whatever_the_chunks(
+            mut lines in proptest::collection::vec(line(), 1..40),
+            may_quote: bool,
+            crlf: bool,
+            final_newline: bool,
+            chunk in 1usize..300,
+        ) {
+            if !may_quote {
+                for line in &mut lines {
+                    line.text.retain(|c| c.is_alphabetic());
+                    line.text.insert(0, 'w');
+                }
+            }
+            let text = write(&lines, may_quote, crlf, final_newline);
+            let mut part = open(text.as_bytes(), b',', true, chunk).unwrap();
+            part.decide(0, Kind::Number);
+            part.decide(1, Kind::Text);
+            part.decide(2, Kind::Boolean);
+            let expected: Vec<Vec<String>> = lines
+                .iter()
+                .map(|line| {
+                    let number = line.number.map_or("missing".to_string(), |number| format!("{number:?}"));
+                    vec![number, format!("'{}'", line.text), format!("{:?}", f64::from(line.truth))]
+                })
+                .collect();
+            prop_assert_eq!(read(&part, &[0, 1, 2]).unwrap(), expected, "{}", text);
+        }
+
+        #[test]
+        fn any_bytes_end_in_rows_or_an_error(bytes in "[ab01,\"\n\r.\t -]{0,60}", chunk in 1usize..20) {
+            let outcome = |chunk| {
+                let part = open(bytes.as_bytes(), b',', true, chunk)?;
+                read(&part, &(0..part.fields.len()).collect::<Vec<_>>())
+            };
+            let (small, large) = (outcome(chunk), outcome(1 << 16));
+            match (small, large) {
+                (Ok(small), Ok(large)) => prop_assert_eq!(small, large),
+                (Err(_), Err(_)) => {}
+                (small, large) => prop_assert!(false, "{:?} in small chunks, {:?} in a large one", small, large),
+            }
+        }
+    }
 }

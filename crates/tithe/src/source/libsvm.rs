@@ -337,6 +337,7 @@ impl Plan {
             columns[slot][filled] = value;
         }
         let mut last = None;
+        let mut is_outside = false;
         for token in tokens {
             let Some((index, text)) = index_and_value(token) else {
                 if is_query(token) {
@@ -354,14 +355,15 @@ impl Plan {
             }
             last = Some(index);
             let value = number(text).ok_or_else(|| self.not_a_number(row, format!("x{index}"), text))?;
-            if index < self.indices.first || index > self.indices.last {
-                return Err(changed(self.input.path()));
-            }
-            if let Some(slot) = self.slots[(index - self.indices.first) as usize + 1] {
-                columns[slot][filled] = value;
+            match index.checked_sub(self.indices.first).and_then(|at| self.slots.get(at as usize + 1)) {
+                Some(Some(slot)) => columns[*slot][filled] = value,
+                Some(None) => {}
+                // Either the indices of this line do not increase, which the next ones will show, ...
+                None => is_outside = true,
             }
         }
-        Ok(())
+        // ... or the file is not the one that was looked through.
+        if is_outside { Err(changed(self.input.path())) } else { Ok(()) }
     }
 
     fn segment(&self, columns: Vec<Vec<f64>>, len: usize) -> Segment {
@@ -391,5 +393,131 @@ impl Plan {
 
     fn wrong(&self, row: u64, column: Option<String>, what: String) -> Error {
         ErrorKind::Cell { path: self.input.path().to_path_buf(), row, column, what, help: None }.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn open(text: &str, chunk: usize) -> Result<Libsvm> {
+        let input = Input::from_reader("a.svm", text.as_bytes(), 1 << 20)?;
+        let mut part = Libsvm::open(Arc::new(input), Packing::Plain, chunk)?;
+        let indices = common_indices(part.file(), part.indices().into_iter(), None, None)?;
+        part.widen(indices);
+        Ok(part)
+    }
+
+    fn read(part: &Libsvm, columns: &[usize]) -> Result<Vec<Vec<f64>>> {
+        let mut scan = part.scan(columns, Some(0))?;
+        let mut all: Vec<Vec<f64>> = Vec::new();
+        while let Some(unit) = scan.next_unit()? {
+            let before = all.len() as u64;
+            assert_eq!(unit.first_row(), Some(before));
+            let decoded = unit.decode(&mut |segment| {
+                for row in 0..segment.len {
+                    all.push(
+                        segment
+                            .columns
+                            .iter()
+                            .map(|column| match column {
+                                Column::Number(values) => values[row],
+                                Column::Text { .. } => f64::NAN,
+                            })
+                            .collect(),
+                    );
+                }
+                Ok(())
+            });
+            decoded.map_err(|error| error.moved_down(before))?;
+        }
+        Ok(all)
+    }
+
+    fn error(text: &str) -> String {
+        match open(text, 1 << 16).and_then(|part| read(&part, &[0])) {
+            Ok(rows) => panic!("{rows:?}"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn zeros_are_put_back() {
+        let text = "+1 1:0.5 3:-2 # a:b\r\n-1 qid:7 2:1e2\n\n# nothing\n1\n0\t3:4";
+        for chunk in [1, 10, 1 << 16] {
+            let part = open(text, chunk).unwrap();
+            let names: Vec<&str> = part.fields.iter().map(|field| field.name.as_str()).collect();
+            assert_eq!(names, ["label", "x1", "x2", "x3"]);
+            assert_eq!(part.rows(), Some(4));
+            assert_eq!(
+                read(&part, &[0, 1, 2, 3]).unwrap(),
+                [[1.0, 0.5, 0.0, -2.0], [-1.0, 0.0, 100.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 4.0]]
+            );
+            assert_eq!(read(&part, &[3, 0]).unwrap()[0], [-2.0, 1.0]);
+        }
+    }
+
+    #[test]
+    fn index_zero_makes_it_zero_based() {
+        let part = open("1 0:5 2:6\n", 100).unwrap();
+        assert_eq!(part.fields.len(), 4);
+        assert_eq!(part.fields[1].name, "x0");
+        assert_eq!(read(&part, &[1, 2, 3]).unwrap(), [[5.0, 0.0, 6.0]]);
+        let range = |found: &[(u32, u32)], zero_based, at_least| {
+            let found = found.iter().map(|&(first, last)| Indices { first, last });
+            common_indices(Path::new("a.svm"), found, zero_based, at_least)
+                .map(|range| (range.first, range.last))
+        };
+        assert_eq!(range(&[(3, 7), (1, 2)], None, None).unwrap(), (1, 7));
+        assert_eq!(range(&[(3, 7)], Some(true), None).unwrap(), (0, 7));
+        assert_eq!(range(&[(3, 7), (0, 2)], None, Some(9)).unwrap(), (0, 9));
+        assert_eq!(range(&[], None, None).unwrap(), (1, 0));
+        assert_eq!(
+            range(&[(0, 7)], Some(false), None).unwrap_err().to_string(),
+            "'a.svm': feature index 0 occurs, but indices begin at 1"
+        );
+        assert_eq!(range(&[(1, 20_000)], None, None).unwrap(), (1, 20_000));
+        let error = range(&[(1, 20_001)], None, None).unwrap_err();
+        assert_eq!(error.to_string(), "'a.svm': has 20001 features; 20000 is the most");
+        assert!(error.help().is_some());
+    }
+
+    #[test]
+    fn every_error_says_where_and_what() {
+        assert_eq!(error(""), "'a.svm': is empty");
+        assert_eq!(error("1 1:2\nx 1:2\n"), "'a.svm', row 2, column 'label': 'x' is not a number");
+        assert_eq!(error("1 2:abc\n"), "'a.svm', row 1, column 'x2': 'abc' is not a number");
+        assert_eq!(error("1 2:1 two\n"), "'a.svm', row 1: 'two' is not index:value");
+        assert_eq!(
+            error("1 7:1 3:1\n"),
+            "'a.svm', row 1: feature index 3 comes after 7; indices must increase"
+        );
+        assert_eq!(error("1 7:1 7:1\n"), "'a.svm', row 1: feature index 7 occurs twice");
+    }
+
+    proptest! {
+        #[test]
+        fn the_same_rows_come_out_whatever_the_chunks(
+            rows in proptest::collection::vec((any::<bool>(), proptest::collection::btree_map(1u32..30, -1e9..1e9, 0..8)), 1..40),
+            chunk in 1usize..300,
+        ) {
+            let last = rows.iter().filter_map(|(_, row)| row.keys().max()).max().copied().unwrap_or(0);
+            let mut text = String::new();
+            let mut expected = Vec::new();
+            for (label, row) in &rows {
+                text += if *label { "+1" } else { "-1" };
+                let mut dense = vec![0.0; last as usize + 1];
+                dense[0] = if *label { 1.0 } else { -1.0 };
+                for (index, value) in row {
+                    text += &format!(" {index}:{value}");
+                    dense[*index as usize] = *value;
+                }
+                text += "\n";
+                expected.push(dense);
+            }
+            let part = open(&text, chunk).unwrap();
+            prop_assert_eq!(read(&part, &(0..=last as usize).collect::<Vec<_>>()).unwrap(), expected);
+        }
     }
 }

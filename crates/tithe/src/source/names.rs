@@ -80,7 +80,7 @@ fn matches(pattern: &str) -> Result<Vec<PathBuf>> {
     for path in found {
         let path = path.map_err(|error| {
             let path = error.path().to_path_buf();
-            Error::io("read", path, error.into_error())
+            Error::io("read", path, error.into())
         })?;
         if !path.is_dir() {
             files.push(path);

@@ -1,0 +1,540 @@
+//! Sources as a user meets them: files of every format, several of them, packed, damaged.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    ArrayRef, BooleanArray, Date32Array, Decimal128Array, DictionaryArray, Float32Array, Float64Array,
+    Int32Array, Int64Array, NullArray, RecordBatch, StringArray,
+};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
+use proptest::prelude::*;
+use tempfile::TempDir;
+use tithe::block::{Column, INEXACT, Kind, MISSING};
+use tithe::error::{Error, ErrorKind, Result};
+use tithe::source::memory::{Batches, Columns};
+use tithe::source::{Format, Input, OpenOptions, Source, open, open_inputs};
+
+/// All rows of some columns, in words that keep every difference.
+fn read(source: &dyn Source, columns: &[usize]) -> Result<Vec<Vec<String>>> {
+    let mut scan = source.scan(columns)?;
+    let mut all = Vec::new();
+    while let Some(unit) = scan.next_unit()? {
+        if let Some(first_row) = unit.first_row() {
+            assert_eq!(first_row, all.len() as u64);
+        }
+        assert_eq!(unit.first_row().is_some(), source.rows().is_some());
+        unit.decode(&mut |segment| {
+            for row in 0..segment.len {
+                all.push(segment.columns.iter().map(|column| cell(column, row)).collect());
+            }
+            Ok(())
+        })?;
+    }
+    if let Some(rows) = source.rows() {
+        assert_eq!(rows, all.len() as u64);
+    }
+    Ok(all)
+}
+
+fn cell(column: &Column, row: usize) -> String {
+    match column {
+        Column::Number(values) => match values[row].to_bits() {
+            bits if bits == MISSING.to_bits() => "missing".to_string(),
+            bits if bits == INEXACT.to_bits() => "inexact".to_string(),
+            _ => format!("{:?}", values[row]),
+        },
+        Column::Text { codes, levels } => {
+            levels.get(codes[row] as usize).map_or("missing".to_string(), |level| format!("'{level}'"))
+        }
+    }
+}
+
+fn everything(source: &dyn Source) -> Result<Vec<Vec<String>>> {
+    let usable = source.fields().iter().enumerate().filter(|(_, field)| field.kind != Kind::Unsupported);
+    read(source, &usable.map(|(column, _)| column).collect::<Vec<_>>())
+}
+
+fn open_path(path: &Path) -> Result<Box<dyn Source>> {
+    open(&[path.display().to_string()], &OpenOptions::default())
+}
+
+fn open_bytes(bytes: &[u8], options: &OpenOptions) -> Result<Box<dyn Source>> {
+    let input = Input::from_reader("standard input", bytes, options.memory)?;
+    open_inputs(vec![input], options)
+}
+
+fn refused(outcome: Result<Box<dyn Source>>) -> Error {
+    match outcome {
+        Ok(_) => panic!("this should have been refused"),
+        Err(error) => error,
+    }
+}
+
+fn write(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) -> String {
+    let path = folder.path().join(name);
+    fs::write(&path, content).unwrap();
+    path.display().to_string()
+}
+
+/// Some columns of many types, `rows` of them.
+fn table(rows: usize) -> RecordBatch {
+    let word = |row: usize| (row % 5 != 4).then(|| ["red", "green", "blue"][row % 3]);
+    let dictionary: DictionaryArray<Int32Type> = (0..rows).map(word).collect();
+    let price = Decimal128Array::from_iter_values((0..rows).map(|row| row as i128 * 25))
+        .with_precision_and_scale(10, 2)
+        .unwrap();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("x", Arc::new(Float64Array::from_iter_values((0..rows).map(|row| row as f64 / 3.0)))),
+        (
+            "holes",
+            Arc::new(Float64Array::from_iter((0..rows).map(|row| (row % 2 == 0).then_some(row as f64)))),
+        ),
+        ("single", Arc::new(Float32Array::from_iter_values((0..rows).map(|row| row as f32 / 4.0)))),
+        ("count", Arc::new(Int32Array::from_iter_values((0..rows).map(|row| row as i32 - 2)))),
+        ("large", Arc::new(Int64Array::from_iter_values((0..rows).map(|row| (1i64 << 53) + row as i64)))),
+        ("price", Arc::new(price)),
+        ("truth", Arc::new(BooleanArray::from_iter((0..rows).map(|row| (row != 1).then_some(row % 2 == 0))))),
+        ("word", Arc::new(StringArray::from_iter((0..rows).map(word)))),
+        ("dictionary", Arc::new(dictionary)),
+        ("nothing", Arc::new(NullArray::new(rows))),
+        ("day", Arc::new(Date32Array::from_iter_values(0..rows as i32))),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true)))
+        .unwrap()
+}
+
+const KINDS: [Kind; 11] = [
+    Kind::Number,
+    Kind::Number,
+    Kind::Number,
+    Kind::Number,
+    Kind::Number,
+    Kind::Number,
+    Kind::Boolean,
+    Kind::Text,
+    Kind::Text,
+    Kind::Number,
+    Kind::Unsupported,
+];
+
+/// What `table` holds, said independently of any array.
+fn expected(rows: usize) -> Vec<Vec<String>> {
+    (0..rows)
+        .map(|row| {
+            let word = if row % 5 == 4 {
+                "missing".to_string()
+            } else {
+                format!("'{}'", ["red", "green", "blue"][row % 3])
+            };
+            let truth = ["1.0", "0.0"][row % 2];
+            vec![
+                format!("{:?}", row as f64 / 3.0),
+                if row % 2 == 0 { format!("{:?}", row as f64) } else { "missing".to_string() },
+                format!("{:?}", row as f64 / 4.0),
+                format!("{:?}", row as f64 - 2.0),
+                if row == 0 { "9007199254740992.0".to_string() } else { "inexact".to_string() },
+                format!("{:?}", row as f64 / 4.0),
+                if row == 1 { "missing".to_string() } else { truth.to_string() },
+                word.clone(),
+                word,
+                "missing".to_string(),
+            ]
+        })
+        .collect()
+}
+
+fn parquet_bytes(batch: &RecordBatch, group: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(group)).build();
+    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).unwrap();
+    writer.write(batch).unwrap();
+    writer.close().unwrap();
+    bytes
+}
+
+fn arrow_bytes(batch: &RecordBatch, pieces: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = arrow_ipc::writer::FileWriter::try_new(&mut bytes, &batch.schema()).unwrap();
+    pieces_of(batch, pieces).iter().for_each(|piece| writer.write(piece).unwrap());
+    writer.finish().unwrap();
+    drop(writer);
+    bytes
+}
+
+fn stream_bytes(batch: &RecordBatch, pieces: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = arrow_ipc::writer::StreamWriter::try_new(&mut bytes, &batch.schema()).unwrap();
+    pieces_of(batch, pieces).iter().for_each(|piece| writer.write(piece).unwrap());
+    writer.finish().unwrap();
+    drop(writer);
+    bytes
+}
+
+fn pieces_of(batch: &RecordBatch, rows: usize) -> Vec<RecordBatch> {
+    (0..batch.num_rows())
+        .step_by(rows)
+        .map(|start| batch.slice(start, rows.min(batch.num_rows() - start)))
+        .collect()
+}
+
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn typed_formats_come_out_alike() {
+    let batch = table(100);
+    let memory = Batches::new(batch.schema(), pieces_of(&batch, 30)).unwrap();
+    assert_eq!(everything(&memory).unwrap(), expected(100));
+    for (bytes, rows) in [
+        (parquet_bytes(&batch, 30), Some(100)),
+        (arrow_bytes(&batch, 30), Some(100)),
+        (stream_bytes(&batch, 30), None),
+        (gzip(&parquet_bytes(&batch, 30)), Some(100)),
+        (gzip(&stream_bytes(&batch, 30)), None),
+    ] {
+        for memory in [0, 1 << 20] {
+            let source = open_bytes(&bytes, &OpenOptions { memory, ..OpenOptions::default() }).unwrap();
+            assert_eq!(source.rows(), rows);
+            assert_eq!(source.fields().iter().map(|field| field.kind).collect::<Vec<_>>(), KINDS);
+            let schema = batch.schema();
+            for (field, given) in source.fields().iter().zip(schema.fields()) {
+                assert_eq!((&field.name, &field.data_type), (given.name(), given.data_type()));
+            }
+            for _ in 0..2 {
+                assert_eq!(everything(&*source).unwrap(), expected(100));
+            }
+            let some: Vec<Vec<String>> = expected(100)
+                .iter()
+                .map(|row| vec![row[7].clone(), row[0].clone(), row[7].clone()])
+                .collect();
+            assert_eq!(read(&*source, &[7, 0, 7]).unwrap(), some);
+            assert_eq!(read(&*source, &[]).unwrap().len(), 100);
+        }
+    }
+}
+
+#[test]
+fn numbers_in_memory_are_not_copied() {
+    let values: Vec<f64> = (0..100_000).map(f64::from).collect();
+    let pointer = values.as_ptr();
+    let source =
+        Columns::new(vec![("a".to_string(), vec![0.5; 100_000]), ("b".to_string(), values)]).unwrap();
+    assert_eq!(source.rows(), Some(100_000));
+    let mut scan = source.scan(&[1]).unwrap();
+    let mut places = Vec::new();
+    while let Some(unit) = scan.next_unit().unwrap() {
+        let first_row = unit.first_row();
+        unit.decode(&mut |segment| {
+            if let Column::Number(values) = &segment.columns[0] {
+                places.push((first_row, segment.len, values.as_ptr() as usize - pointer as usize));
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+    assert_eq!(places, [(Some(0), 65_536, 0), (Some(65_536), 34_464, 65_536 * 8)]);
+    let uneven = Columns::new(vec![("a".to_string(), vec![1.0]), ("b".to_string(), vec![])]);
+    assert_eq!(uneven.err().unwrap().to_string(), "column 'b': has 0 rows where 'a' has 1");
+    let twice = Columns::new(vec![("a".to_string(), vec![]), ("a".to_string(), vec![])]);
+    assert_eq!(twice.err().unwrap().to_string(), "'data in memory': two columns are named 'a'");
+}
+
+#[test]
+fn packed_text_of_several_members_is_read_whole() {
+    let folder = TempDir::new().unwrap();
+    let members = [gzip(b"a,b\n1,x\n2,"), gzip(b"y\n3,z\n")].concat();
+    let frames =
+        [zstd::encode_all(&b"a,b\n1,x\n2,"[..], 1).unwrap(), zstd::encode_all(&b"y\n3,z\n"[..], 1).unwrap()]
+            .concat();
+    for (name, content) in [("a.csv.gz", members), ("misnamed.txt", frames)] {
+        let source = open(&[write(&folder, name, content)], &OpenOptions::default()).unwrap();
+        assert_eq!(everything(&*source).unwrap(), [["1.0", "'x'"], ["2.0", "'y'"], ["3.0", "'z'"]]);
+    }
+    let libsvm = write(&folder, "b.gz", gzip(b"1 1:2\n-1 2:1\n"));
+    let source = open(&[libsvm], &OpenOptions::default()).unwrap();
+    assert!(source.is_sparse());
+    assert_eq!(everything(&*source).unwrap(), [["1.0", "2.0", "0.0"], ["-1.0", "0.0", "1.0"]]);
+}
+
+#[test]
+fn damaged_packing_is_said_to_be_so() {
+    let folder = TempDir::new().unwrap();
+    let text: String = (0..50_000).map(|row| format!("{row},{}\n", row * 31 % 1013)).collect();
+    let packed = gzip(format!("a,b\n{text}").as_bytes());
+    let path = write(&folder, "a.csv.gz", &packed[..packed.len() / 2]);
+    let outcome = open(std::slice::from_ref(&path), &OpenOptions::default());
+    let error = outcome.and_then(|source| everything(&*source).map(|_| ())).unwrap_err();
+    assert!(
+        error.to_string().starts_with(&format!("'{path}': the gzip data is damaged or cut short")),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_large_file_is_the_same_through_many_chunks() {
+    let folder = TempDir::new().unwrap();
+    let text: String =
+        (0..300_000).map(|row| format!("{},{row},w{}\n", row as f64 / 7.0, row % 10)).collect();
+    let path = write(&folder, "a.csv", format!("x,n,w\n{text}"));
+    let source = open(&[path], &OpenOptions::default()).unwrap();
+    let rows = everything(&*source).unwrap();
+    assert_eq!(rows.len(), 300_000);
+    for (row, cells) in rows.iter().enumerate() {
+        let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
+        let expected =
+            [format!("{:?}", row as f64 / 7.0), format!("{:?}", row as f64), format!("'w{}'", row % 10)];
+        assert_eq!(cells, expected);
+    }
+}
+
+#[test]
+fn globs_and_directories_are_sorted_and_leave_notes_out() {
+    let folder = TempDir::new().unwrap();
+    for (name, content) in [("b.csv", "a\n3\n"), ("a.csv", "a\n1\n2\n"), ("c.csv", "a\n4\n")] {
+        write(&folder, name, content);
+    }
+    write(&folder, "_SUCCESS", "");
+    write(&folder, ".a.csv.crc", "crc");
+    fs::create_dir(folder.path().join("nested")).unwrap();
+    let name = folder.path().display().to_string();
+    for named in [
+        vec![name.clone()],
+        vec![format!("{name}/*.csv")],
+        vec![format!("{name}/[ab].csv"), format!("{name}/c.csv")],
+    ] {
+        let source = open(&named, &OpenOptions::default()).unwrap();
+        assert_eq!(everything(&*source).unwrap().concat(), ["1.0", "2.0", "3.0", "4.0"]);
+    }
+    let fails = |named: &[String]| refused(open(named, &OpenOptions::default())).to_string();
+    let twice = [format!("{name}/*.csv"), format!("{name}/b.csv")];
+    assert_eq!(fails(&twice), format!("'{name}/b.csv': is named twice"));
+    let stdin_twice = ["-".to_string(), "-".to_string()];
+    assert_eq!(fails(&stdin_twice), "'-': is named twice");
+    assert_eq!(fails(&[format!("{name}/*.parquet")]), format!("'{name}/*.parquet': no file matches"));
+    assert_eq!(
+        fails(&[format!("{name}/nested")]),
+        format!("'{name}/nested': the directory holds no data files")
+    );
+    let missing = fails(&[format!("{name}/none.csv")]);
+    assert!(missing.starts_with(&format!("cannot read '{name}/none.csv': ")), "{missing}");
+    assert_eq!(fails(&[]), "'': name a file, a directory, or - for standard input");
+    assert_eq!(fails(&[write(&folder, "empty", "")]), format!("'{name}/empty': is empty"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_kept_to_be_read_again() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    if !made.is_ok_and(|status| status.success()) {
+        return;
+    }
+    let writer = std::thread::spawn({
+        let path = path.clone();
+        move || fs::write(path, "a\n1\n2\n")
+    });
+    let source = open_path(&path).unwrap();
+    writer.join().unwrap().unwrap();
+    for _ in 0..2 {
+        assert_eq!(everything(&*source).unwrap().concat(), ["1.0", "2.0"]);
+    }
+}
+
+#[test]
+fn parts_of_different_formats_and_widths_agree() {
+    let folder = TempDir::new().unwrap();
+    let number = |name: &str, array: ArrayRef| RecordBatch::try_from_iter([(name, array)]).unwrap();
+    let whole = number("a", Arc::new(Int32Array::from(vec![1, 2])));
+    let single = number("a", Arc::new(Float32Array::from(vec![0.5])));
+    let none = number("a", Arc::new(NullArray::new(1)));
+    let named = [
+        write(&folder, "1.parquet", parquet_bytes(&whole, 1)),
+        write(&folder, "2.arrow", arrow_bytes(&single, 1)),
+        write(&folder, "3.arrow", arrow_bytes(&none, 1)),
+    ];
+    let source = open(&named, &OpenOptions::default()).unwrap();
+    assert_eq!(source.rows(), Some(4));
+    assert_eq!(source.fields()[0].data_type, arrow_schema::DataType::Float64);
+    assert_eq!(everything(&*source).unwrap().concat(), ["1.0", "2.0", "0.5", "missing"]);
+
+    let with_text = [named[0].clone(), write(&folder, "4.csv", "a\n7\n")];
+    let source = open(&with_text, &OpenOptions::default()).unwrap();
+    assert_eq!(source.rows(), None);
+    assert_eq!(everything(&*source).unwrap().concat(), ["1.0", "2.0", "7.0"]);
+}
+
+#[test]
+fn a_column_missing_at_first_takes_the_kind_it_has_elsewhere() {
+    let folder = TempDir::new().unwrap();
+    let named = [
+        write(&folder, "1.csv", "a,b\nNA,1\n"),
+        write(&folder, "2.csv", "a,b\nx,\n"),
+        write(&folder, "3.csv", "a,b\n,2\n"),
+    ];
+    let source = open(&named, &OpenOptions::default()).unwrap();
+    assert_eq!(source.fields()[0].kind, Kind::Text);
+    assert_eq!(everything(&*source).unwrap(), [["missing", "1.0"], ["'x'", "missing"], ["missing", "2.0"]]);
+}
+
+#[test]
+fn parts_that_differ_are_refused_by_name() {
+    let folder = TempDir::new().unwrap();
+    let first = write(&folder, "1.csv", "a,b\n1,2\n");
+    let fails = |content: &str| {
+        let second = write(&folder, "2.csv", content);
+        let error = refused(open(&[first.clone(), second.clone()], &OpenOptions::default()));
+        assert!(matches!(error.kind(), ErrorKind::SchemaMismatch { .. }));
+        error.to_string().replace(&first, "1.csv").replace(&second, "2.csv")
+    };
+    assert_eq!(
+        fails("a,b,c\n1,2,3\n"),
+        "'1.csv' and '2.csv' differ: the first has 2 columns and the second 3"
+    );
+    assert_eq!(
+        fails("a,c\n1,2\n"),
+        "'1.csv' and '2.csv' differ: column 2 is 'b' in the first and 'c' in the second"
+    );
+    assert_eq!(
+        fails("a,b\n1,x\n"),
+        "'1.csv' and '2.csv' differ: column 'b' holds numbers in the first and text in the second"
+    );
+}
+
+#[test]
+fn libsvm_parts_get_the_features_of_all() {
+    let folder = TempDir::new().unwrap();
+    let named = [write(&folder, "1.svm", "1 1:5\n"), write(&folder, "2.svm", "-1 3:7\n")];
+    let source = open(&named, &OpenOptions::default()).unwrap();
+    assert_eq!(source.rows(), Some(2));
+    assert_eq!(everything(&*source).unwrap(), [["1.0", "5.0", "0.0", "0.0"], ["-1.0", "0.0", "0.0", "7.0"]]);
+    let options = OpenOptions { features: Some(5), zero_based: Some(true), ..OpenOptions::default() };
+    let source = open(&named, &options).unwrap();
+    let names: Vec<&str> = source.fields().iter().map(|field| field.name.as_str()).collect();
+    assert_eq!(names, ["label", "x0", "x1", "x2", "x3", "x4", "x5"]);
+    let options = OpenOptions { text: vec!["x3".to_string()], ..OpenOptions::default() };
+    let source = open(&named, &options).unwrap();
+    assert_eq!(read(&*source, &[3]).unwrap().concat(), ["'0'", "'7'"]);
+}
+
+#[test]
+fn columns_are_read_as_text_on_demand() {
+    let options = |names: &[&str]| OpenOptions {
+        text: names.iter().map(|name| name.to_string()).collect(),
+        ..OpenOptions::default()
+    };
+    let source = open_bytes(b"zip,n\n01234,1\n,2\n", &options(&["zip"])).unwrap();
+    assert_eq!(source.fields()[0].kind, Kind::Text);
+    assert_eq!(everything(&*source).unwrap(), [["'01234'", "1.0"], ["missing", "2.0"]]);
+
+    let bytes = parquet_bytes(&table(3), 10);
+    let source = open_bytes(&bytes, &options(&["holes", "large", "truth", "day", "price"])).unwrap();
+    assert_eq!(
+        read(&*source, &[1, 4, 6, 10, 5]).unwrap(),
+        [
+            ["'0'", "'9007199254740992'", "'true'", "'1970-01-01'", "'0'"],
+            ["missing", "'9007199254740993'", "missing", "'1970-01-02'", "'0.25'"],
+            ["'2'", "'9007199254740994'", "'true'", "'1970-01-03'", "'0.5'"]
+        ]
+    );
+    let error = refused(open_bytes(&bytes, &options(&["hole"])));
+    assert_eq!(error.to_string(), "there is no column 'hole' to use as text (did you mean 'holes'?)");
+}
+
+#[test]
+fn types_that_cannot_be_used_are_refused_only_when_used() {
+    let source = open_bytes(&parquet_bytes(&table(3), 10), &OpenOptions::default()).unwrap();
+    let error = source.scan(&[0, 10]).err().unwrap();
+    assert_eq!(error.to_string(), "column 'day': values of type Date32 cannot be used");
+    assert_eq!(error.help().as_deref(), Some("leave it out with --exclude day"));
+}
+
+#[test]
+fn standard_input_is_called_so() {
+    let error = refused(open_bytes(b"a,b\n1\n", &OpenOptions::default()));
+    assert_eq!(error.to_string(), "'standard input', row 1: has 1 field where the header has 2");
+    assert_eq!(refused(open_bytes(b"", &OpenOptions::default())).to_string(), "'standard input': is empty");
+}
+
+#[test]
+fn damage_is_an_error_that_names_the_file() {
+    let batch = table(2000);
+    for (format, bytes) in [
+        ("Parquet", parquet_bytes(&batch, 500)),
+        ("Arrow", arrow_bytes(&batch, 500)),
+        ("an Arrow stream", stream_bytes(&batch, 500)),
+    ] {
+        let cut = &bytes[..bytes.len() / 2];
+        let outcome = open_bytes(cut, &OpenOptions::default()).and_then(|source| everything(&*source));
+        let message = outcome.unwrap_err().to_string();
+        let start = format!("'standard input': cannot be read as {format}: it is damaged or cut short");
+        assert!(message.starts_with(&start), "{message}");
+    }
+    // Damage within a page shows only while it is decoded.
+    let mut bytes = parquet_bytes(&batch, 500);
+    bytes[4..40].fill(0xff);
+    let source = open_bytes(&bytes, &OpenOptions::default()).unwrap();
+    let message = everything(&*source).unwrap_err().to_string();
+    assert!(message.starts_with("'standard input': cannot be read as Parquet"), "{message}");
+}
+
+fn try_all(bytes: &[u8], format: Option<Format>) {
+    let options = OpenOptions { format, ..OpenOptions::default() };
+    if let Ok(source) = open_bytes(bytes, &options)
+        && let Ok(mut scan) = source.scan(
+            &(0..source.fields().len())
+                .filter(|&column| source.fields()[column].kind != Kind::Unsupported)
+                .collect::<Vec<_>>(),
+        )
+    {
+        while let Ok(Some(unit)) = scan.next_unit() {
+            let _ = unit.decode(&mut |_| Ok(()));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_bytes_make_a_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        try_all(&bytes, None);
+        for (_, format) in Format::NAMES {
+            try_all(&bytes, Some(format));
+        }
+    }
+
+    #[test]
+    fn no_text_makes_a_reader_panic(text in "[0-9a,:\"# \t\r\n.eN-]{0,200}") {
+        try_all(text.as_bytes(), None);
+        for format in [Format::Csv, Format::Tsv, Format::Libsvm] {
+            try_all(text.as_bytes(), Some(format));
+        }
+    }
+
+    #[test]
+    fn no_damage_makes_a_reader_panic(
+        places in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        which in 0usize..3,
+    ) {
+        let batch = table(20);
+        let mut bytes = match which {
+            0 => parquet_bytes(&batch, 8),
+            1 => arrow_bytes(&batch, 8),
+            _ => stream_bytes(&batch, 8),
+        };
+        for (place, value) in places {
+            let place = place.index(bytes.len());
+            bytes[place] = value;
+        }
+        try_all(&bytes, None);
+    }
+}
