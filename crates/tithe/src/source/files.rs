@@ -1,5 +1,6 @@
 //! Several files as one source: their columns must agree, their rows follow each other.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_schema::DataType;
@@ -154,6 +155,10 @@ impl Source for Files {
 
     fn is_sparse(&self) -> bool {
         self.parts.iter().all(|part| part.is_sparse())
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.parts.iter().map(|part| part.file().to_path_buf()).collect()
     }
 
     fn scan(&self, columns: &[usize]) -> Result<Box<dyn Scan>> {
