@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut writer: Option<ArrowWriter<File>> = None;
     for start in (0..rows).step_by(65_536) {
         let len = 65_536.min(rows - start);
-        let mut columns = vec![Vec::with_capacity(len); 11];
+        let mut columns: Vec<Vec<f64>> = (0..11).map(|_| Vec::with_capacity(len)).collect();
         for _ in 0..len {
             columns[0].push(f64::from(u8::from(rng.random::<bool>())));
             for column in &mut columns[1..] {

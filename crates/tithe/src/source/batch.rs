@@ -15,7 +15,6 @@ use arrow_cast::cast;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, DataType, Schema};
 
-use super::token::EXACT;
 use crate::block::{Column, Field, INEXACT, Kind, MISSING, MISSING_CODE, Segment, TextBuilder};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -256,6 +255,7 @@ pub(super) fn with_dictionaries(schema: &Schema) -> Schema {
 
 #[cfg(test)]
 mod tests {
+    use super::super::token::EXACT;
     use super::*;
     use arrow_array::*;
     use arrow_buffer::i256;
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(as_numbers(decimals(vec![123, -5], 2)), bits(&[1.23, -0.05]));
         assert_eq!(
             as_numbers(decimals(vec![12_345_678_901_234_567_890_123], 10)),
-            bits(&[1_234_567_890_123.456_789_012_3])
+            bits(&["1234567890123.4567890123".parse().unwrap()])
         );
         assert_eq!(as_numbers(decimals(vec![1 << 54], 0)), bits(&[INEXACT]));
         let wide = Decimal256Array::from(vec![i256::from_i128(125)]).with_precision_and_scale(50, 2).unwrap();

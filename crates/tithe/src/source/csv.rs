@@ -66,6 +66,16 @@ impl Delimited {
         } else {
             (1..=header.len()).map(|number| format!("x{number}")).collect()
         };
+        if let [only] = &names[..]
+            && only.contains(';')
+        {
+            return Err(ErrorKind::Malformed {
+                path: path.to_path_buf(),
+                what: "its fields seem to be separated by semicolons".to_string(),
+                help: Some("write it with commas or tabs, and with points in numbers".to_string()),
+            }
+            .into());
+        }
         check_names(path, &names, Some("rename one of them; for a file without a header say --no-header"))?;
         let start = if dialect.has_header { next } else { from };
 
@@ -568,6 +578,7 @@ mod tests {
         let part = open(b",b,\n1,2,3\n", b',', true, 1 << 16).unwrap();
         let names: Vec<&str> = part.fields.iter().map(|field| field.name.as_str()).collect();
         assert_eq!(names, ["column1", "b", "column3"]);
+        assert_eq!(error("a;b\n1;2,5\n"), "'a.csv': its fields seem to be separated by semicolons");
         assert_eq!(error("a,b, a\n1,2,3\n"), "'a.csv': two columns are named 'a'");
         let not_utf8 = open(b"a,\xff\n1,2\n", b',', true, 1 << 16).err().unwrap();
         assert_eq!(not_utf8.to_string(), "'a.csv': the names of its columns are not UTF-8");

@@ -227,7 +227,7 @@ pub(super) fn looks_like(head: &[u8]) -> bool {
     let mut features = 0;
     for line in lines(&head[..whole]).take(20) {
         let mut tokens = tokens(line);
-        if !tokens.next().is_some_and(|label| fast_float2::parse::<f64, _>(label).is_ok()) {
+        if tokens.next().is_none_or(|label| fast_float2::parse::<f64, _>(label).is_err()) {
             return false;
         }
         for token in tokens {
