@@ -48,7 +48,8 @@ pub fn roles(args: &ColumnArgs, source: &dyn Source) -> Result<Roles> {
         None if source.is_sparse() => "label".to_string(),
         None => {
             let names: Vec<&str> = source.fields().iter().take(20).map(|field| field.name.as_str()).collect();
-            let what = format!("is needed: name the column with the two classes (there are {})", names.join(", "));
+            let what =
+                format!("is needed: name the column with the two classes (there are {})", names.join(", "));
             return Err(Error::setting("--label", what));
         }
     };
@@ -88,7 +89,8 @@ fn physical_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
     let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
+    let limit =
+        std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
     Some((kilobytes * 1024).min(limit.unwrap_or(u64::MAX)))
 }
 

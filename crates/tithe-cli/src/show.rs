@@ -45,9 +45,10 @@ impl Watcher {
             return;
         }
         let (bar, template) = match rows {
-            Some(rows) => {
-                (ProgressBar::new(rows), "{msg:24} [{bar:30}] {human_pos}/{human_len} rows, {per_sec}, {eta} left")
-            }
+            Some(rows) => (
+                ProgressBar::new(rows),
+                "{msg:24} [{bar:30}] {human_pos}/{human_len} rows, {per_sec}, {eta} left",
+            ),
             None => (ProgressBar::new_spinner(), "{msg:24} {spinner} {human_pos} rows, {per_sec}"),
         };
         if let Ok(style) = ProgressStyle::with_template(template) {

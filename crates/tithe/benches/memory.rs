@@ -67,7 +67,9 @@ fn main() {
         let columns = Recipe::Mixture.data(Seed(1), rows).columns();
         let sum = fastest(|| bare_sum(&columns));
         println!("Mixture {rows} x 10: bare sum {:.2} ms", sum * 1e3);
-        for (name, encoding) in [("as the paper", encoding.clone()), ("standardised, intercept", Default::default())] {
+        for (name, encoding) in
+            [("as the paper", encoding.clone()), ("standardised, intercept", Default::default())]
+        {
             let settings = BuildSettings { clusters: 4, encoding, ..BuildSettings::default() };
             one_build(&columns, &settings, true);
             let build = fastest(|| one_build(&columns, &settings, false));

@@ -178,7 +178,8 @@ pub struct Story {
 /// Reads what a file says of itself, without its rows.
 pub fn read_story(path: &Path) -> Result<Story> {
     let file = File::open(path).map_err(|error| Error::io("read", path, error))?;
-    let not_ours = |what: &str| wrong_file(path, what, "`tithe build` makes coresets, `tithe fit` posteriors");
+    let not_ours =
+        |what: &str| wrong_file(path, what, "`tithe build` makes coresets, `tithe fit` posteriors");
     let reader = ParquetRecordBatchReaderBuilder::try_new(file)
         .map_err(|_| not_ours("is not a Parquet file, so it is no file of tithe's"))?;
     let text = reader
@@ -209,9 +210,11 @@ pub fn read_coreset(path: &Path) -> Result<Coreset> {
         .map_err(|error| wrong_file(path, &format!("has damaged metadata: {error}"), "build it again"))?;
     let source = open_inputs(vec![Input::file(path)], &OpenOptions::default())?;
     let find = |name: &str| {
-        source.fields().iter().position(|field| field.name == name).ok_or_else(|| {
-            wrong_file(path, &format!("has lost its column '{name}'"), "build it again")
-        })
+        source
+            .fields()
+            .iter()
+            .position(|field| field.name == name)
+            .ok_or_else(|| wrong_file(path, &format!("has lost its column '{name}'"), "build it again"))
     };
     let names = metadata.encoding.features.iter().map(|feature| feature.column.as_str());
     let columns = names
@@ -229,7 +232,8 @@ pub fn read_coreset(path: &Path) -> Result<Coreset> {
     let Segment { columns: mut values, len } = Segment::concat(parts);
     let width = columns.len() - 2;
     let fields = columns[..width].iter().map(|&c| source.fields()[c].clone()).collect();
-    let (Some(Column::Number(positions)), Some(Column::Number(weights))) = (values.pop(), values.pop()) else {
+    let (Some(Column::Number(positions)), Some(Column::Number(weights))) = (values.pop(), values.pop())
+    else {
         return Err(wrong_file(path, "has weights or rows that are not numbers", "build it again"));
     };
     Ok(Coreset {
@@ -245,5 +249,6 @@ pub fn read_coreset(path: &Path) -> Result<Coreset> {
 }
 
 fn wrong_file(path: &Path, what: &str, help: &str) -> Error {
-    ErrorKind::WrongFile { path: path.to_path_buf(), what: what.to_string(), help: Some(help.to_string()) }.into()
+    ErrorKind::WrongFile { path: path.to_path_buf(), what: what.to_string(), help: Some(help.to_string()) }
+        .into()
 }

@@ -55,7 +55,8 @@ impl Recipe {
     /// Block `index` of the data, with `rows` ≤ [`GENERATED_BLOCK`] rows.
     pub fn block(self, seed: Seed, index: u64, rows: usize) -> Generated {
         let mut rng = seed.stream(Purpose::Generate, index);
-        let mut data = Generated { x: vec![Vec::with_capacity(rows); self.dim()], y: Vec::with_capacity(rows) };
+        let mut data =
+            Generated { x: vec![Vec::with_capacity(rows); self.dim()], y: Vec::with_capacity(rows) };
         for _ in 0..rows {
             match self {
                 Recipe::Binary5 | Recipe::Binary10 => data.add_binary_row(&mut rng),
@@ -67,7 +68,8 @@ impl Recipe {
 
     /// All blocks one after the other.
     pub fn data(self, seed: Seed, rows: usize) -> Generated {
-        let mut all = Generated { x: vec![Vec::with_capacity(rows); self.dim()], y: Vec::with_capacity(rows) };
+        let mut all =
+            Generated { x: vec![Vec::with_capacity(rows); self.dim()], y: Vec::with_capacity(rows) };
         for (index, start) in (0..rows).step_by(GENERATED_BLOCK).enumerate() {
             let block = self.block(seed, index as u64, GENERATED_BLOCK.min(rows - start));
             all.y.extend(block.y);

@@ -19,7 +19,9 @@ pub fn completions(args: &CompletionsArgs) -> Result<()> {
 /// Prints the main manual page, or writes one a command.
 pub fn man(args: &ManArgs) -> Result<()> {
     match &args.dir {
-        Some(dir) => clap_mangen::generate_to(Cli::command(), dir).map_err(|error| Error::io("write", dir, error)),
+        Some(dir) => {
+            clap_mangen::generate_to(Cli::command(), dir).map_err(|error| Error::io("write", dir, error))
+        }
         None => {
             let mut page = Vec::new();
             clap_mangen::Man::new(Cli::command())
