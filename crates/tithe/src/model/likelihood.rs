@@ -1,0 +1,399 @@
+//! The weighted logistic log-likelihood `L(θ) = −Σ w_n φ(z_n·θ)`, with gradient and Hessian, in one sweep over tiles.
+//!
+//! `φ(s) = ln(1+e^{−s})`, so `∇L = Σ w σ z` and `−∇²L = Σ w σ(1−σ) z zᵀ` with `σ = 1/(1+e^{s})`, `s = z·θ`.
+//! Sums run in [`LANES`] interleaved parts, always the same ones, so that they vectorise and still give
+//! the same bits on every processor.
+
+use crate::math::{softplus_and_slope, vectorized};
+use crate::points::{Lane, Points, TILE, Tile};
+
+/// Parts in which every sum over rows is kept.
+const LANES: usize = 8;
+/// Columns worked on together where each has its own running sum.
+const COLUMNS: usize = 4;
+
+type Part = [f64; LANES];
+
+/// Rows of a lane as groups of [`LANES`].
+#[inline(always)]
+fn groups(lane: &Lane) -> &[Part; TILE / LANES] {
+    let (groups, _) = lane.as_chunks::<LANES>();
+    groups.first_chunk().expect("TILE is a multiple of LANES")
+}
+
+/// A sum of the parts in a fixed order.
+#[inline(always)]
+fn total(part: &Part) -> f64 {
+    ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]))
+}
+
+/// `s_n = z_n·θ` for the rows of a tile.
+#[inline(always)]
+fn margins(tile: &Tile<'_>, theta: &[f64], margin: &mut Lane) {
+    const ROWS: usize = 4 * LANES;
+    for start in (0..TILE).step_by(ROWS) {
+        let mut sum = [0.0; ROWS];
+        for (z, &coefficient) in tile.z.iter().zip(theta) {
+            let z: &[f64; ROWS] = z[start..].first_chunk().expect("TILE is a multiple of ROWS");
+            for (sum, z) in sum.iter_mut().zip(z) {
+                *sum = z.mul_add(coefficient, *sum);
+            }
+        }
+        margin[start..start + ROWS].copy_from_slice(&sum);
+    }
+}
+
+/// Adds `Σ_r a_r z_{rd}` to the parts of each column `d`.
+#[inline(always)]
+fn add_columns(tile: &Tile<'_>, a: &Lane, sums: &mut [Part]) {
+    let a = groups(a);
+    let (blocks, rest) = tile.z.as_chunks::<COLUMNS>();
+    let (sum_blocks, sum_rest) = sums.as_chunks_mut::<COLUMNS>();
+    for (z, sums) in blocks.iter().zip(sum_blocks) {
+        let [z0, z1, z2, z3] = z.each_ref().map(groups);
+        let [mut s0, mut s1, mut s2, mut s3] = *sums;
+        for g in 0..TILE / LANES {
+            for l in 0..LANES {
+                s0[l] = a[g][l].mul_add(z0[g][l], s0[l]);
+                s1[l] = a[g][l].mul_add(z1[g][l], s1[l]);
+                s2[l] = a[g][l].mul_add(z2[g][l], s2[l]);
+                s3[l] = a[g][l].mul_add(z3[g][l], s3[l]);
+            }
+        }
+        *sums = [s0, s1, s2, s3];
+    }
+    for (z, sum) in rest.iter().zip(sum_rest) {
+        for (a, z) in a.iter().zip(groups(z)) {
+            for l in 0..LANES {
+                sum[l] = a[l].mul_add(z[l], sum[l]);
+            }
+        }
+    }
+}
+
+/// Folds one tile into the parts of the value's and the gradient's sums.
+#[inline(always)]
+fn value_and_gradient_of_tile(tile: &Tile<'_>, theta: &[f64], value: &mut Part, gradient: &mut [Part]) {
+    let mut margin = [0.0; TILE];
+    margins(tile, theta, &mut margin);
+    let mut pull = [0.0; TILE];
+    for (r, (pull, margin)) in pull.iter_mut().zip(&margin).enumerate() {
+        let (softplus, slope) = softplus_and_slope(*margin);
+        *pull = tile.w[r] * slope;
+        value[r % LANES] -= tile.w[r] * softplus;
+    }
+    add_columns(tile, &pull, gradient);
+}
+
+/// `L(θ)`; its gradient is written to `gradient`. `scratch` is memory to work in, kept between calls.
+pub fn value_and_gradient(
+    points: &Points,
+    theta: &[f64],
+    gradient: &mut [f64],
+    scratch: &mut Vec<[f64; 8]>,
+) -> f64 {
+    scratch.clear();
+    scratch.resize(points.dim(), [0.0; LANES]);
+    let mut value = [0.0; LANES];
+    vectorized(
+        #[inline(always)]
+        || {
+            for tile in points.tiles() {
+                value_and_gradient_of_tile(&tile, theta, &mut value, scratch);
+            }
+        },
+    );
+    for (gradient, part) in gradient.iter_mut().zip(scratch.iter()) {
+        *gradient = total(part);
+    }
+    total(&value)
+}
+
+/// The log-likelihood `L(θ)` alone.
+pub fn value(points: &Points, theta: &[f64]) -> f64 {
+    let mut value = [0.0; LANES];
+    vectorized(
+        #[inline(always)]
+        || {
+            for tile in points.tiles() {
+                let mut margin = [0.0; TILE];
+                margins(&tile, theta, &mut margin);
+                for (r, margin) in margin.iter().enumerate() {
+                    value[r % LANES] -= tile.w[r] * softplus_and_slope(*margin).0;
+                }
+            }
+        },
+    );
+    total(&value)
+}
+
+/// Value, gradient and curvature of the log-likelihood, summed tile by tile; two of them merge by addition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curvature {
+    /// `L(θ)`.
+    pub value: f64,
+    /// `∇L(θ)`.
+    pub gradient: Vec<f64>,
+    /// `−∇²L(θ)`, row by row; only `j ≤ i` of row `i` is kept. See [`Curvature::entry`].
+    pub hessian: Vec<f64>,
+    /// The weight of the rows that the model gets wrong, `Σ w σ(−s)`: near 0 only if the rows are separated.
+    pub misfit: f64,
+}
+
+/// Memory that [`Curvature::add_tile`] works in, kept between tiles.
+#[derive(Clone, Debug, Default)]
+pub struct CurvatureScratch {
+    weighted: Vec<Lane>,
+}
+
+impl Curvature {
+    /// The sums of no rows.
+    pub fn new(dim: usize) -> Curvature {
+        Curvature { value: 0.0, gradient: vec![0.0; dim], hessian: vec![0.0; dim * dim], misfit: 0.0 }
+    }
+
+    /// The sums of all points.
+    pub fn of_points(points: &Points, theta: &[f64]) -> Curvature {
+        let mut sums = Curvature::new(points.dim());
+        let mut scratch = CurvatureScratch::default();
+        for tile in points.tiles() {
+            sums.add_tile(&tile, theta, &mut scratch);
+        }
+        sums
+    }
+
+    /// Entry `(i, j)` of `−∇²L(θ)`.
+    pub fn entry(&self, i: usize, j: usize) -> f64 {
+        self.hessian[i.max(j) * self.gradient.len() + i.min(j)]
+    }
+
+    /// Adds one tile.
+    pub fn add_tile(&mut self, tile: &Tile<'_>, theta: &[f64], scratch: &mut CurvatureScratch) {
+        scratch.weighted.resize(tile.z.len(), [0.0; TILE]);
+        vectorized(
+            #[inline(always)]
+            || self.add_tile_kernel(tile, theta, &mut scratch.weighted),
+        );
+    }
+
+    /// Adds the sums of other rows.
+    pub fn merge(&mut self, other: &Curvature) {
+        self.value += other.value;
+        self.misfit += other.misfit;
+        for (sum, more) in self.gradient.iter_mut().zip(&other.gradient) {
+            *sum += more;
+        }
+        for (sum, more) in self.hessian.iter_mut().zip(&other.hessian) {
+            *sum += more;
+        }
+    }
+
+    #[inline(always)]
+    fn add_tile_kernel(&mut self, tile: &Tile<'_>, theta: &[f64], weighted: &mut [Lane]) {
+        let dim = tile.z.len();
+        let mut margin = [0.0; TILE];
+        margins(tile, theta, &mut margin);
+        let (mut pull, mut stiffness) = ([0.0; TILE], [0.0; TILE]);
+        let (mut value, mut misfit) = ([0.0; LANES], [0.0; LANES]);
+        for r in 0..TILE {
+            let (softplus, slope) = softplus_and_slope(margin[r]);
+            pull[r] = tile.w[r] * slope;
+            stiffness[r] = pull[r] * (1.0 - slope);
+            value[r % LANES] -= tile.w[r] * softplus;
+            misfit[r % LANES] += pull[r];
+        }
+        self.value += total(&value);
+        self.misfit += total(&misfit);
+        for (z, weighted) in tile.z.iter().zip(weighted.iter_mut()) {
+            for r in 0..TILE {
+                weighted[r] = z[r] * stiffness[r];
+            }
+        }
+        for (sum, z) in self.gradient.iter_mut().zip(tile.z) {
+            let mut part = [0.0; LANES];
+            for (pull, z) in groups(&pull).iter().zip(groups(z)) {
+                for l in 0..LANES {
+                    part[l] = pull[l].mul_add(z[l], part[l]);
+                }
+            }
+            *sum += total(&part);
+        }
+        // The rank-TILE update, in blocks of three rows and two columns: twelve four-wide registers of sums,
+        // as many as there are without spilling.
+        let mut i = 0;
+        while i < dim {
+            let height = (dim - i).min(3);
+            let mut j = 0;
+            while j < i + height {
+                let width = (dim - j).min(2);
+                let block = match (height, width) {
+                    (3, 2) => product_block::<3, 2>(weighted, tile.z, i, j),
+                    (2, 2) => widen(product_block::<2, 2>(weighted, tile.z, i, j)),
+                    (1, 2) => widen(product_block::<1, 2>(weighted, tile.z, i, j)),
+                    (3, _) => widen(product_block::<3, 1>(weighted, tile.z, i, j)),
+                    (2, _) => widen(product_block::<2, 1>(weighted, tile.z, i, j)),
+                    _ => widen(product_block::<1, 1>(weighted, tile.z, i, j)),
+                };
+                for (a, row) in block.iter().enumerate().take(height) {
+                    for (b, entry) in row.iter().enumerate().take(width) {
+                        if j + b <= i + a {
+                            self.hessian[(i + a) * dim + j + b] += entry;
+                        }
+                    }
+                }
+                j += 2;
+            }
+            i += 3;
+        }
+    }
+}
+
+/// `Σ_r weighted_{i+a,r} z_{j+b,r}` for a block of entries.
+#[inline(always)]
+fn product_block<const A: usize, const B: usize>(
+    weighted: &[Lane],
+    z: &[Lane],
+    i: usize,
+    j: usize,
+) -> [[f64; B]; A] {
+    let left: [&[Part; TILE / LANES]; A] = std::array::from_fn(|a| groups(&weighted[i + a]));
+    let right: [&[Part; TILE / LANES]; B] = std::array::from_fn(|b| groups(&z[j + b]));
+    let mut sums = [[[0.0; LANES]; B]; A];
+    for g in 0..TILE / LANES {
+        for a in 0..A {
+            for b in 0..B {
+                for l in 0..LANES {
+                    sums[a][b][l] = left[a][g][l].mul_add(right[b][g][l], sums[a][b][l]);
+                }
+            }
+        }
+    }
+    std::array::from_fn(|a| std::array::from_fn(|b| total(&sums[a][b])))
+}
+
+/// A smaller block in the place of a whole one.
+#[inline(always)]
+fn widen<const A: usize, const B: usize>(block: [[f64; B]; A]) -> [[f64; 2]; 3] {
+    let mut whole = [[0.0; 2]; 3];
+    for (into, from) in whole.iter_mut().zip(&block) {
+        into[..B].copy_from_slice(from);
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The same, row by row, with the standard library's functions.
+    fn plainly(points: &Points, theta: &[f64]) -> Curvature {
+        let dim = points.dim();
+        let mut sums = Curvature::new(dim);
+        for n in 0..points.len() {
+            let (z, w) = (points.row(n), points.weight(n));
+            let s: f64 = z.iter().zip(theta).map(|(z, t)| z * t).sum();
+            let slope = if s > 0.0 { (-s).exp() / (1.0 + (-s).exp()) } else { 1.0 / (1.0 + s.exp()) };
+            sums.value -= w * ((-s).max(0.0) + (-s.abs()).exp().ln_1p());
+            sums.misfit += w * slope;
+            for i in 0..dim {
+                sums.gradient[i] += w * slope * z[i];
+                for j in 0..=i {
+                    sums.hessian[i * dim + j] += w * slope * (1.0 - slope) * z[i] * z[j];
+                }
+            }
+        }
+        sums
+    }
+
+    fn points_and_theta() -> impl Strategy<Value = (Points, Vec<f64>)> {
+        (1usize..14, 0usize..300).prop_flat_map(|(dim, len)| {
+            let rows = proptest::collection::vec(
+                (proptest::collection::vec(-3.0..3.0f64, dim), 0.01..100.0f64),
+                len,
+            );
+            (rows, proptest::collection::vec(-2.0..2.0f64, dim)).prop_map(move |(rows, theta)| {
+                (Points::from_rows(dim, rows.iter().map(|(z, w)| (z.as_slice(), *w))), theta)
+            })
+        })
+    }
+
+    fn near(a: f64, b: f64, size: f64) -> bool {
+        (a - b).abs() <= 1e-12 * (1.0 + size)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn the_fast_sweeps_agree_with_the_plain_one((points, theta) in points_and_theta()) {
+            let plain = plainly(&points, &theta);
+            let fast = Curvature::of_points(&points, &theta);
+            let size: f64 = points.weights().iter().sum::<f64>() * 9.0;
+            let mut gradient = vec![0.0; points.dim()];
+            let alone = value_and_gradient(&points, &theta, &mut gradient, &mut Vec::new());
+            prop_assert!(near(fast.value, plain.value, size));
+            prop_assert!(near(alone, plain.value, size));
+            prop_assert!(near(value(&points, &theta), plain.value, size));
+            prop_assert!(near(fast.misfit, plain.misfit, size));
+            for i in 0..points.dim() {
+                prop_assert!(near(fast.gradient[i], plain.gradient[i], size));
+                prop_assert!(near(gradient[i], plain.gradient[i], size));
+                for j in 0..points.dim() {
+                    prop_assert!(near(fast.entry(i, j), plain.entry(i, j), size));
+                }
+            }
+        }
+
+        #[test]
+        fn the_gradient_is_the_slope_of_the_value((points, theta) in points_and_theta()) {
+            let mut gradient = vec![0.0; points.dim()];
+            value_and_gradient(&points, &theta, &mut gradient, &mut Vec::new());
+            let size: f64 = points.weights().iter().sum::<f64>() * 27.0;
+            for i in 0..points.dim() {
+                let step = 1e-5;
+                let at = |x: f64| {
+                    let mut theta = theta.clone();
+                    theta[i] += x;
+                    value(&points, &theta)
+                };
+                let slope = (at(step) - at(-step)) / (2.0 * step);
+                prop_assert!((slope - gradient[i]).abs() <= 1e-9 * (1.0 + size), "{slope} {}", gradient[i]);
+            }
+        }
+    }
+
+    #[test]
+    fn far_out_the_likelihood_is_a_straight_line() {
+        // One row with z·θ = ∓1e4: φ(−1e4) = 1e4 exactly, φ(1e4) = 0.
+        let points = Points::from_rows(2, [([1.0, 2.0].as_slice(), 3.0)]);
+        let mut gradient = [0.0; 2];
+        let bad = value_and_gradient(&points, &[-2e3, -4e3], &mut gradient, &mut Vec::new());
+        assert_eq!(bad, -3e4);
+        assert_eq!(gradient, [3.0, 6.0]);
+        let good = value_and_gradient(&points, &[2e3, 4e3], &mut gradient, &mut Vec::new());
+        assert!(good <= 0.0 && good > -1e-300);
+        assert!(gradient.iter().all(|g| (0.0..1e-300).contains(g)));
+        let curvature = Curvature::of_points(&points, &[2e3, 4e3]);
+        assert!(curvature.hessian.iter().all(|h| h.is_finite()));
+    }
+
+    #[test]
+    fn a_parameter_that_is_not_finite_is_not_taken_for_a_good_one() {
+        let points = Points::from_rows(1, [([1.0].as_slice(), 1.0)]);
+        let mut gradient = [0.0];
+        assert!(value_and_gradient(&points, &[f64::NAN], &mut gradient, &mut Vec::new()).is_nan());
+    }
+
+    #[test]
+    fn sums_merge() {
+        let rows: Vec<[f64; 2]> =
+            (0..400).map(|n| [f64::from(n % 7) - 3.0, f64::from(n % 5) - 2.0]).collect();
+        let points = |rows: &[[f64; 2]]| Points::from_rows(2, rows.iter().map(|z| (z.as_slice(), 1.5)));
+        let theta = [0.3, -0.2];
+        let mut merged = Curvature::of_points(&points(&rows[..256]), &theta);
+        merged.merge(&Curvature::of_points(&points(&rows[256..]), &theta));
+        let whole = Curvature::of_points(&points(&rows), &theta);
+        assert!(near(merged.value, whole.value, 1e3) && near(merged.hessian[2], whole.hessian[2], 1e3));
+    }
+}
