@@ -195,8 +195,8 @@ fn by_gibbs(points: &Points, spike: f64, slab: f64, inclusion: f64, sweeps: usiz
     let rows: Vec<Vec<f64>> = (0..points.len()).map(|n| points.row(n)).collect();
     let weights = points.weights();
     let mut rng = Seed(77).stream(Purpose::Generate, 0);
-    let mut theta = vec![0.0; dim];
-    let mut margins = vec![0.0; rows.len()];
+    let mut theta = vec![0.0f64; dim];
+    let mut margins = vec![0.0f64; rows.len()];
     let mut included = vec![true; dim];
     let (mut share, mut mean) = (vec![0.0; dim], vec![0.0; dim]);
     let burn_in = sweeps / 10;
