@@ -21,7 +21,7 @@ pub struct Chain {
 }
 
 /// What a sampler notes of each draw, under ArviZ's names.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Stats {
     /// From a Metropolis sampler with a fixed proposal.
     Metropolis {
@@ -48,13 +48,8 @@ pub enum Stats {
         reached_max_treedepth: Vec<bool>,
     },
     /// Independent draws from an approximation.
+    #[default]
     Independent,
-}
-
-impl Default for Stats {
-    fn default() -> Stats {
-        Stats::Independent
-    }
 }
 
 impl Stats {

@@ -283,6 +283,7 @@ impl Dynamics<'_> {
             if !forward {
                 std::mem::swap(&mut tree.first, &mut tree.last);
             }
+            debug_assert!(tree.first == backward_end.momentum && tree.last == forward_end.momentum);
         }
         state.copy_from(&tree.chosen);
         self.spare.push(tree);

@@ -6,7 +6,7 @@ use faer::{Mat, Side};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::likelihood::{self, Curvature};
-use crate::model::prior::{Prior, Priors};
+use crate::model::prior::{Prepared, Prior, Priors};
 use crate::points::Points;
 
 /// A log-density with gradient; all that a sampler knows of a model.
@@ -20,10 +20,11 @@ pub trait LogDensity: Sync {
 }
 
 /// Weighted rows and priors.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Posterior<'a> {
     points: &'a Points,
     priors: &'a Priors,
+    prepared: Vec<Prepared>,
 }
 
 /// A normal distribution, `N(mean, factor·factorᵀ)`, fitted to a posterior at its mode.
@@ -51,7 +52,8 @@ impl<'a> Posterior<'a> {
         for prior in &priors.coefficients {
             prior.check()?;
         }
-        Ok(Posterior { points, priors })
+        let prepared = priors.coefficients.iter().map(Prior::prepared).collect();
+        Ok(Posterior { points, priors, prepared })
     }
 
     /// The weighted rows.
@@ -82,8 +84,13 @@ impl LogDensity for Posterior<'_> {
     }
 
     fn value_and_gradient(&self, theta: &[f64], gradient: &mut [f64], scratch: &mut Vec<[f64; 8]>) -> f64 {
-        let value = likelihood::value_and_gradient(self.points, theta, gradient, scratch);
-        value + self.priors.add_value_and_gradient(theta, gradient)
+        let mut value = likelihood::value_and_gradient(self.points, theta, gradient, scratch);
+        for ((prior, &x), gradient) in self.prepared.iter().zip(theta).zip(gradient) {
+            let local = prior.local(x);
+            value += local.value;
+            *gradient += local.slope;
+        }
+        value
     }
 }
 

@@ -62,37 +62,25 @@ pub struct Local {
 }
 
 impl Prior {
-    /// Log-density and slope at `x`: what a sampler needs.
-    pub fn value_and_slope(&self, x: f64) -> (f64, f64) {
-        let local = self.local(x);
-        (local.value, local.slope)
-    }
-
     /// Log-density, slope and second derivative at `x`. The Laplace prior has its kink at 0: slope 0 there.
     pub fn local(&self, x: f64) -> Local {
+        self.prepared().local(x)
+    }
+
+    /// The prior with its logarithms and gamma functions worked out, for evaluation again and again.
+    pub fn prepared(&self) -> Prepared {
         match *self {
-            Prior::Flat => Local { value: 0.0, slope: 0.0, bend: 0.0 },
-            Prior::Normal { scale } => normal(x, scale),
-            Prior::Cauchy { scale } => student(x, 1.0, scale),
-            Prior::StudentT { degrees, scale } => student(x, degrees, scale),
-            Prior::Laplace { scale } => Local {
-                value: -x.abs() / scale - (2.0 * scale).ln(),
-                slope: if x == 0.0 { 0.0 } else { -x.signum() / scale },
-                bend: 0.0,
-            },
-            Prior::SpikeSlab { spike, slab, inclusion } => {
-                let (narrow, wide) = (normal(x, spike), normal(x, slab));
-                let (log_narrow, log_wide) =
-                    ((1.0 - inclusion).ln() + narrow.value, inclusion.ln() + wide.value);
-                let top = log_narrow.max(log_wide);
-                let value = top + ((log_narrow - top).exp() + (log_wide - top).exp()).ln();
-                let p = logistic(log_wide - log_narrow);
-                let slope = (1.0 - p) * narrow.slope + p * wide.slope;
-                // (Σ p f'')/(Σ p f) − slope², written as mean bend plus variance of the slope.
-                let difference = wide.slope - narrow.slope;
-                let bend = (1.0 - p) * narrow.bend + p * wide.bend + p * (1.0 - p) * difference * difference;
-                Local { value, slope, bend }
+            Prior::Flat => Prepared::Flat,
+            Prior::Normal { scale } => Prepared::Normal(PreparedNormal::new(scale, 0.0)),
+            Prior::Cauchy { scale } => Prepared::student(1.0, scale),
+            Prior::StudentT { degrees, scale } => Prepared::student(degrees, scale),
+            Prior::Laplace { scale } => {
+                Prepared::Laplace { rate: 1.0 / scale, constant: -(2.0 * scale).ln() }
             }
+            Prior::SpikeSlab { spike, slab, inclusion } => Prepared::Mixture {
+                narrow: PreparedNormal::new(spike, (1.0 - inclusion).ln()),
+                wide: PreparedNormal::new(slab, inclusion.ln()),
+            },
         }
     }
 
@@ -115,12 +103,8 @@ impl Prior {
 
     /// The probability that a coefficient with value `x` belongs to the slab; nothing for priors without one.
     pub fn inclusion_probability(&self, x: f64) -> Option<f64> {
-        match *self {
-            Prior::SpikeSlab { spike, slab, inclusion } => {
-                let wide = inclusion.ln() + normal(x, slab).value;
-                let narrow = (1.0 - inclusion).ln() + normal(x, spike).value;
-                Some(logistic(wide - narrow))
-            }
+        match self.prepared() {
+            Prepared::Mixture { narrow, wide } => Some(logistic(wide.local(x).value - narrow.local(x).value)),
             _ => None,
         }
     }
@@ -178,24 +162,99 @@ fn logistic(x: f64) -> f64 {
     if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) }
 }
 
-fn normal(x: f64, scale: f64) -> Local {
-    let u = x / scale;
-    Local {
-        value: -0.5 * u * u - scale.ln() - 0.5 * (2.0 * PI).ln(),
-        slope: -u / scale,
-        bend: -1.0 / (scale * scale),
+/// A prior ready for fast evaluation; see [`Prior::prepared`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Prepared {
+    /// The flat prior.
+    Flat,
+    /// A normal one.
+    Normal(PreparedNormal),
+    /// Student's t, Cauchy's included.
+    Student {
+        /// Degrees of freedom.
+        degrees: f64,
+        /// `1/(degrees·scale²)`.
+        precision: f64,
+        /// Logarithm of the density at 0.
+        constant: f64,
+    },
+    /// The double exponential.
+    Laplace {
+        /// `1/scale`.
+        rate: f64,
+        /// Logarithm of the density at 0.
+        constant: f64,
+    },
+    /// Spike and slab.
+    Mixture {
+        /// The spike.
+        narrow: PreparedNormal,
+        /// The slab.
+        wide: PreparedNormal,
+    },
+}
+
+/// A normal density, perhaps times a probability.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PreparedNormal {
+    precision: f64,
+    constant: f64,
+}
+
+impl PreparedNormal {
+    fn new(scale: f64, log_probability: f64) -> PreparedNormal {
+        PreparedNormal {
+            precision: 1.0 / (scale * scale),
+            constant: log_probability - scale.ln() - 0.5 * (2.0 * PI).ln(),
+        }
+    }
+
+    fn local(&self, x: f64) -> Local {
+        let slope = -x * self.precision;
+        Local { value: 0.5 * x * slope + self.constant, slope, bend: -self.precision }
     }
 }
 
-fn student(x: f64, degrees: f64, scale: f64) -> Local {
-    let u = x / scale;
-    let spread = u.mul_add(u, degrees);
-    let constant =
-        ln_gamma(0.5 * (degrees + 1.0)) - ln_gamma(0.5 * degrees) - 0.5 * (degrees * PI).ln() - scale.ln();
-    Local {
-        value: constant - 0.5 * (degrees + 1.0) * (u * u / degrees).ln_1p(),
-        slope: -(degrees + 1.0) * u / (spread * scale),
-        bend: -(degrees + 1.0) * (degrees - u * u) / (spread * spread * scale * scale),
+impl Prepared {
+    fn student(degrees: f64, scale: f64) -> Prepared {
+        let constant = ln_gamma(0.5 * (degrees + 1.0))
+            - ln_gamma(0.5 * degrees)
+            - 0.5 * (degrees * PI).ln()
+            - scale.ln();
+        Prepared::Student { degrees, precision: 1.0 / (degrees * scale * scale), constant }
+    }
+
+    /// Log-density, slope and second derivative at `x`.
+    pub fn local(&self, x: f64) -> Local {
+        match *self {
+            Prepared::Flat => Local { value: 0.0, slope: 0.0, bend: 0.0 },
+            Prepared::Normal(normal) => normal.local(x),
+            Prepared::Student { degrees, precision, constant } => {
+                let u = x * x * precision;
+                let factor = (degrees + 1.0) * precision / (1.0 + u);
+                Local {
+                    value: constant - 0.5 * (degrees + 1.0) * u.ln_1p(),
+                    slope: -factor * x,
+                    bend: -factor * (1.0 - u) / (1.0 + u),
+                }
+            }
+            Prepared::Laplace { rate, constant } => Local {
+                value: constant - x.abs() * rate,
+                slope: if x == 0.0 { 0.0 } else { -rate * x.signum() },
+                bend: 0.0,
+            },
+            Prepared::Mixture { narrow, wide } => {
+                let (narrow, wide) = (narrow.local(x), wide.local(x));
+                let p = logistic(wide.value - narrow.value);
+                let difference = wide.slope - narrow.slope;
+                Local {
+                    value: narrow.value.max(wide.value) + (-(wide.value - narrow.value).abs()).exp().ln_1p(),
+                    slope: (1.0 - p) * narrow.slope + p * wide.slope,
+                    // The mean of the bends plus the variance of the slopes.
+                    bend: (1.0 - p) * narrow.bend + p * wide.bend + p * (1.0 - p) * difference * difference,
+                }
+            }
+        }
     }
 }
 
@@ -301,17 +360,6 @@ impl Priors {
     /// Number of coefficients.
     pub fn dim(&self) -> usize {
         self.coefficients.len()
-    }
-
-    /// Log-density of `theta`; its gradient is added to `gradient`.
-    pub fn add_value_and_gradient(&self, theta: &[f64], gradient: &mut [f64]) -> f64 {
-        let mut sum = 0.0;
-        for ((prior, &x), gradient) in self.coefficients.iter().zip(theta).zip(gradient) {
-            let (value, slope) = prior.value_and_slope(x);
-            sum += value;
-            *gradient += slope;
-        }
-        sum
     }
 }
 
