@@ -27,9 +27,9 @@ fn points(rows: usize, dim: usize) -> (Points, Vec<f64>) {
     (points, theta)
 }
 
-/// The best of several rounds, in nanoseconds a call.
+/// The best of many short rounds, in nanoseconds a call: a busy machine interrupts some of them, not all.
 fn nanoseconds(calls: u32, mut work: impl FnMut()) -> f64 {
-    (0..7)
+    (0..500)
         .map(|_| {
             let start = Instant::now();
             for _ in 0..calls {
@@ -61,12 +61,12 @@ fn main() {
     let (few, theta) = points(rows, dim);
     let mut gradient = vec![0.0; dim];
     let mut scratch = Vec::new();
-    let ours = nanoseconds(20_000, || {
+    let ours = nanoseconds(100, || {
         black_box(likelihood::value_and_gradient(&few, black_box(&theta), &mut gradient, &mut scratch));
     });
     let as_rows: Vec<Vec<f64>> = (0..rows).map(|n| few.row(n)).collect();
     let weights = few.weights();
-    let theirs = nanoseconds(3_000, || {
+    let theirs = nanoseconds(20, || {
         black_box(plain(&as_rows, &weights, black_box(&theta), &mut gradient));
     });
     println!(
@@ -75,9 +75,9 @@ fn main() {
     );
 
     for dim in [10, 55, 193] {
-        let rows = 12_800;
+        let rows = if dim > 100 { 256 } else { 1280 };
         let (many, theta) = points(rows, dim);
-        let ns = nanoseconds(4, || {
+        let ns = nanoseconds(1, || {
             black_box(Curvature::of_points(&many, black_box(&theta)));
         });
         let per_row = ns / rows as f64;

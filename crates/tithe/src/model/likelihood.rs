@@ -71,17 +71,34 @@ fn add_columns(tile: &Tile<'_>, a: &Lane, sums: &mut [Part]) {
     }
 }
 
+/// `w φ(s)` and `w σ(−s)` for the rows of a tile. No sum runs through this loop, or it would not vectorise.
+#[inline(always)]
+fn losses_and_pulls(w: &Lane, margin: &Lane, loss: &mut Lane, pull: &mut Lane) {
+    for r in 0..TILE {
+        let (softplus, slope) = softplus_and_slope(margin[r]);
+        loss[r] = w[r] * softplus;
+        pull[r] = w[r] * slope;
+    }
+}
+
+/// Adds the rows of a lane to the parts of a sum.
+#[inline(always)]
+fn add_rows(lane: &Lane, sum: &mut Part) {
+    for group in groups(lane) {
+        for l in 0..LANES {
+            sum[l] += group[l];
+        }
+    }
+}
+
 /// Folds one tile into the parts of the value's and the gradient's sums.
 #[inline(always)]
-fn value_and_gradient_of_tile(tile: &Tile<'_>, theta: &[f64], value: &mut Part, gradient: &mut [Part]) {
+fn value_and_gradient_of_tile(tile: &Tile<'_>, theta: &[f64], loss_sum: &mut Part, gradient: &mut [Part]) {
     let mut margin = [0.0; TILE];
     margins(tile, theta, &mut margin);
-    let mut pull = [0.0; TILE];
-    for (r, (pull, margin)) in pull.iter_mut().zip(&margin).enumerate() {
-        let (softplus, slope) = softplus_and_slope(*margin);
-        *pull = tile.w[r] * slope;
-        value[r % LANES] -= tile.w[r] * softplus;
-    }
+    let (mut loss, mut pull) = ([0.0; TILE], [0.0; TILE]);
+    losses_and_pulls(tile.w, &margin, &mut loss, &mut pull);
+    add_rows(&loss, loss_sum);
     add_columns(tile, &pull, gradient);
 }
 
@@ -94,37 +111,36 @@ pub fn value_and_gradient(
 ) -> f64 {
     scratch.clear();
     scratch.resize(points.dim(), [0.0; LANES]);
-    let mut value = [0.0; LANES];
+    let mut loss = [0.0; LANES];
     vectorized(
         #[inline(always)]
         || {
             for tile in points.tiles() {
-                value_and_gradient_of_tile(&tile, theta, &mut value, scratch);
+                value_and_gradient_of_tile(&tile, theta, &mut loss, scratch);
             }
         },
     );
     for (gradient, part) in gradient.iter_mut().zip(scratch.iter()) {
         *gradient = total(part);
     }
-    total(&value)
+    -total(&loss)
 }
 
 /// The log-likelihood `L(θ)` alone.
 pub fn value(points: &Points, theta: &[f64]) -> f64 {
-    let mut value = [0.0; LANES];
+    let mut sum = [0.0; LANES];
     vectorized(
         #[inline(always)]
         || {
             for tile in points.tiles() {
-                let mut margin = [0.0; TILE];
+                let (mut margin, mut loss, mut pull) = ([0.0; TILE], [0.0; TILE], [0.0; TILE]);
                 margins(&tile, theta, &mut margin);
-                for (r, margin) in margin.iter().enumerate() {
-                    value[r % LANES] -= tile.w[r] * softplus_and_slope(*margin).0;
-                }
+                losses_and_pulls(tile.w, &margin, &mut loss, &mut pull);
+                add_rows(&loss, &mut sum);
             }
         },
     );
-    total(&value)
+    -total(&sum)
 }
 
 /// Value, gradient and curvature of the log-likelihood, summed tile by tile; two of them merge by addition.
@@ -193,16 +209,17 @@ impl Curvature {
         let dim = tile.z.len();
         let mut margin = [0.0; TILE];
         margins(tile, theta, &mut margin);
-        let (mut pull, mut stiffness) = ([0.0; TILE], [0.0; TILE]);
-        let (mut value, mut misfit) = ([0.0; LANES], [0.0; LANES]);
+        let (mut loss, mut pull, mut stiffness) = ([0.0; TILE], [0.0; TILE], [0.0; TILE]);
         for r in 0..TILE {
             let (softplus, slope) = softplus_and_slope(margin[r]);
+            loss[r] = tile.w[r] * softplus;
             pull[r] = tile.w[r] * slope;
             stiffness[r] = pull[r] * (1.0 - slope);
-            value[r % LANES] -= tile.w[r] * softplus;
-            misfit[r % LANES] += pull[r];
         }
-        self.value += total(&value);
+        let (mut loss_sum, mut misfit) = ([0.0; LANES], [0.0; LANES]);
+        add_rows(&loss, &mut loss_sum);
+        add_rows(&pull, &mut misfit);
+        self.value -= total(&loss_sum);
         self.misfit += total(&misfit);
         for (z, weighted) in tile.z.iter().zip(weighted.iter_mut()) {
             for r in 0..TILE {
