@@ -143,7 +143,7 @@ pub fn value(points: &Points, theta: &[f64]) -> f64 {
     -total(&sum)
 }
 
-/// Value, gradient and curvature of the log-likelihood, summed tile by tile; two of them merge by addition.
+/// Value, gradient and curvature of the log-likelihood of some rows; those of other rows can be added.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curvature {
     /// `L(θ)`.
@@ -156,12 +156,6 @@ pub struct Curvature {
     pub misfit: f64,
 }
 
-/// Memory that [`Curvature::add_tile`] works in, kept between tiles.
-#[derive(Clone, Debug, Default)]
-pub struct CurvatureScratch {
-    weighted: Vec<Lane>,
-}
-
 impl Curvature {
     /// The sums of no rows.
     pub fn new(dim: usize) -> Curvature {
@@ -170,26 +164,16 @@ impl Curvature {
 
     /// The sums of all points.
     pub fn of_points(points: &Points, theta: &[f64]) -> Curvature {
-        let mut sums = Curvature::new(points.dim());
-        let mut scratch = CurvatureScratch::default();
+        let mut sums = CurvatureSums::new(points.dim());
         for tile in points.tiles() {
-            sums.add_tile(&tile, theta, &mut scratch);
+            sums.add_tile(&tile, theta);
         }
-        sums
+        sums.finish()
     }
 
     /// Entry `(i, j)` of `−∇²L(θ)`.
     pub fn entry(&self, i: usize, j: usize) -> f64 {
         self.hessian[i.max(j) * self.gradient.len() + i.min(j)]
-    }
-
-    /// Adds one tile.
-    pub fn add_tile(&mut self, tile: &Tile<'_>, theta: &[f64], scratch: &mut CurvatureScratch) {
-        scratch.weighted.resize(tile.z.len(), [0.0; TILE]);
-        vectorized(
-            #[inline(always)]
-            || self.add_tile_kernel(tile, theta, &mut scratch.weighted),
-        );
     }
 
     /// Adds the sums of other rows.
@@ -203,10 +187,68 @@ impl Curvature {
             *sum += more;
         }
     }
+}
+
+/// A [`Curvature`] in the making: tiles are added one by one, at one parameter.
+#[derive(Clone, Debug)]
+pub struct CurvatureSums {
+    loss: Part,
+    misfit: Part,
+    gradient: Vec<Part>,
+    /// Blocks of three rows and two columns of the lower triangle, strip by strip (see [`blocks`]).
+    hessian: Vec<[Part; 6]>,
+    /// `w σ(1−σ) z` of the present tile.
+    weighted: Vec<Lane>,
+}
+
+/// Where the blocks of the lower triangle stand: first row, first column.
+fn blocks(dim: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..dim).step_by(3).flat_map(move |i| (0..dim.min(i + 3)).step_by(2).map(move |j| (i, j)))
+}
+
+impl CurvatureSums {
+    /// The sums of no rows.
+    pub fn new(dim: usize) -> CurvatureSums {
+        CurvatureSums {
+            loss: [0.0; LANES],
+            misfit: [0.0; LANES],
+            gradient: vec![[0.0; LANES]; dim],
+            hessian: vec![[[0.0; LANES]; 6]; blocks(dim).count()],
+            weighted: vec![[0.0; TILE]; dim],
+        }
+    }
+
+    /// Adds one tile.
+    pub fn add_tile(&mut self, tile: &Tile<'_>, theta: &[f64]) {
+        vectorized(
+            #[inline(always)]
+            || self.add_tile_kernel(tile, theta),
+        );
+    }
+
+    /// The sums themselves.
+    pub fn finish(&self) -> Curvature {
+        let dim = self.gradient.len();
+        let mut hessian = vec![0.0; dim * dim];
+        for ((i, j), block) in blocks(dim).zip(&self.hessian) {
+            for (k, part) in block.iter().enumerate() {
+                let (row, column) = (i + k / 2, j + k % 2);
+                // A block may reach over the edge or the diagonal.
+                if row < dim && column <= row {
+                    hessian[row * dim + column] = total(part);
+                }
+            }
+        }
+        Curvature {
+            value: -total(&self.loss),
+            gradient: self.gradient.iter().map(total).collect(),
+            hessian,
+            misfit: total(&self.misfit),
+        }
+    }
 
     #[inline(always)]
-    fn add_tile_kernel(&mut self, tile: &Tile<'_>, theta: &[f64], weighted: &mut [Lane]) {
-        let dim = tile.z.len();
+    fn add_tile_kernel(&mut self, tile: &Tile<'_>, theta: &[f64]) {
         let mut margin = [0.0; TILE];
         margins(tile, theta, &mut margin);
         let (mut loss, mut pull, mut stiffness) = ([0.0; TILE], [0.0; TILE], [0.0; TILE]);
@@ -216,86 +258,48 @@ impl Curvature {
             pull[r] = tile.w[r] * slope;
             stiffness[r] = pull[r] * (1.0 - slope);
         }
-        let (mut loss_sum, mut misfit) = ([0.0; LANES], [0.0; LANES]);
-        add_rows(&loss, &mut loss_sum);
-        add_rows(&pull, &mut misfit);
-        self.value -= total(&loss_sum);
-        self.misfit += total(&misfit);
-        for (z, weighted) in tile.z.iter().zip(weighted.iter_mut()) {
+        add_rows(&loss, &mut self.loss);
+        add_rows(&pull, &mut self.misfit);
+        add_columns(tile, &pull, &mut self.gradient);
+        for (z, weighted) in tile.z.iter().zip(&mut self.weighted) {
             for r in 0..TILE {
                 weighted[r] = z[r] * stiffness[r];
             }
         }
-        for (sum, z) in self.gradient.iter_mut().zip(tile.z) {
-            let mut part = [0.0; LANES];
-            for (pull, z) in groups(&pull).iter().zip(groups(z)) {
-                for l in 0..LANES {
-                    part[l] = pull[l].mul_add(z[l], part[l]);
+        let last = tile.z.len().saturating_sub(1);
+        let mut sums = self.hessian.iter_mut();
+        for i in (0..tile.z.len()).step_by(3) {
+            let rows = [i, (i + 1).min(last), (i + 2).min(last)].map(|row| groups(&self.weighted[row]));
+            for j in (0..(last + 1).min(i + 3)).step_by(2) {
+                let columns = [j, (j + 1).min(last)].map(|column| groups(&tile.z[column]));
+                if let Some(sums) = sums.next() {
+                    add_products(rows, columns, sums);
                 }
             }
-            *sum += total(&part);
-        }
-        // The rank-TILE update, in blocks of three rows and two columns: twelve four-wide registers of sums,
-        // as many as there are without spilling.
-        let mut i = 0;
-        while i < dim {
-            let height = (dim - i).min(3);
-            let mut j = 0;
-            while j < i + height {
-                let width = (dim - j).min(2);
-                let block = match (height, width) {
-                    (3, 2) => product_block::<3, 2>(weighted, tile.z, i, j),
-                    (2, 2) => widen(product_block::<2, 2>(weighted, tile.z, i, j)),
-                    (1, 2) => widen(product_block::<1, 2>(weighted, tile.z, i, j)),
-                    (3, _) => widen(product_block::<3, 1>(weighted, tile.z, i, j)),
-                    (2, _) => widen(product_block::<2, 1>(weighted, tile.z, i, j)),
-                    _ => widen(product_block::<1, 1>(weighted, tile.z, i, j)),
-                };
-                for (a, row) in block.iter().enumerate().take(height) {
-                    for (b, entry) in row.iter().enumerate().take(width) {
-                        if j + b <= i + a {
-                            self.hessian[(i + a) * dim + j + b] += entry;
-                        }
-                    }
-                }
-                j += 2;
-            }
-            i += 3;
         }
     }
 }
 
-/// `Σ_r weighted_{i+a,r} z_{j+b,r}` for a block of entries.
+/// Adds the products of three lanes with two. Twelve four-wide registers hold the sums: as many as there are without
+/// spilling.
 #[inline(always)]
-fn product_block<const A: usize, const B: usize>(
-    weighted: &[Lane],
-    z: &[Lane],
-    i: usize,
-    j: usize,
-) -> [[f64; B]; A] {
-    let left: [&[Part; TILE / LANES]; A] = std::array::from_fn(|a| groups(&weighted[i + a]));
-    let right: [&[Part; TILE / LANES]; B] = std::array::from_fn(|b| groups(&z[j + b]));
-    let mut sums = [[[0.0; LANES]; B]; A];
+fn add_products(
+    [a, b, c]: [&[Part; TILE / LANES]; 3],
+    [x, y]: [&[Part; TILE / LANES]; 2],
+    sums: &mut [Part; 6],
+) {
+    let [mut ax, mut ay, mut bx, mut by, mut cx, mut cy] = *sums;
     for g in 0..TILE / LANES {
-        for a in 0..A {
-            for b in 0..B {
-                for l in 0..LANES {
-                    sums[a][b][l] = left[a][g][l].mul_add(right[b][g][l], sums[a][b][l]);
-                }
-            }
+        for l in 0..LANES {
+            ax[l] = a[g][l].mul_add(x[g][l], ax[l]);
+            ay[l] = a[g][l].mul_add(y[g][l], ay[l]);
+            bx[l] = b[g][l].mul_add(x[g][l], bx[l]);
+            by[l] = b[g][l].mul_add(y[g][l], by[l]);
+            cx[l] = c[g][l].mul_add(x[g][l], cx[l]);
+            cy[l] = c[g][l].mul_add(y[g][l], cy[l]);
         }
     }
-    std::array::from_fn(|a| std::array::from_fn(|b| total(&sums[a][b])))
-}
-
-/// A smaller block in the place of a whole one.
-#[inline(always)]
-fn widen<const A: usize, const B: usize>(block: [[f64; B]; A]) -> [[f64; 2]; 3] {
-    let mut whole = [[0.0; 2]; 3];
-    for (into, from) in whole.iter_mut().zip(&block) {
-        into[..B].copy_from_slice(from);
-    }
-    whole
+    *sums = [ax, ay, bx, by, cx, cy];
 }
 
 #[cfg(test)]
