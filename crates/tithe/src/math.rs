@@ -26,24 +26,18 @@ pub(crate) fn exp_nonpositive(x: f64) -> f64 {
     let shifted = x.mul_add(std::f64::consts::LOG2_E, ROUND);
     let n = shifted - ROUND;
     let r = n.mul_add(-LN_2_LOW, n.mul_add(-LN_2_HIGH, x));
-    let mut p: f64 = 1.0 / 6_227_020_800.0;
-    for coefficient in [
-        1.0 / 479_001_600.0,
-        1.0 / 39_916_800.0,
-        1.0 / 3_628_800.0,
-        1.0 / 362_880.0,
-        1.0 / 40_320.0,
-        1.0 / 5_040.0,
-        1.0 / 720.0,
-        1.0 / 120.0,
-        1.0 / 24.0,
-        1.0 / 6.0,
-        0.5,
-        1.0,
-        1.0,
-    ] {
-        p = p.mul_add(r, coefficient);
-    }
+    // eʳ = 1 + (r + r²q(r)), q in pairs and fours: short chains keep the processor's units busy.
+    let r2 = r * r;
+    let r4 = r2 * r2;
+    let pair = |low: f64, high: f64| r.mul_add(high, low);
+    let q0 = r2.mul_add(pair(1.0 / 24.0, 1.0 / 120.0), pair(0.5, 1.0 / 6.0));
+    let q1 = r2.mul_add(pair(1.0 / 40_320.0, 1.0 / 362_880.0), pair(1.0 / 720.0, 1.0 / 5_040.0));
+    let q2 = r2.mul_add(
+        pair(1.0 / 479_001_600.0, 1.0 / 6_227_020_800.0),
+        pair(1.0 / 3_628_800.0, 1.0 / 39_916_800.0),
+    );
+    let q = r4.mul_add(r4.mul_add(q2, q1), q0);
+    let p = 1.0 + r2.mul_add(q, r);
     // The integer n stands in the low bits of `shifted`; move it to the exponent of 2ⁿ.
     let two_to_n = f64::from_bits((shifted.to_bits() << 52).wrapping_add(1023 << 52));
     p * two_to_n
@@ -57,13 +51,13 @@ pub(crate) fn softplus_and_slope(s: f64) -> (f64, f64) {
     // ln(1+t) = k ln 2 + ln(1+f) with 1+f in [√½, √2], so that f/(2+f) is small.
     let upper = t > std::f64::consts::SQRT_2 - 1.0;
     let f = if upper { (t - 1.0) * 0.5 } else { t };
-    let (k_high, k_low) = if upper { (LN_2_HIGH, LN_2_LOW) } else { (0.0, 0.0) };
+    let k = if upper { std::f64::consts::LN_2 } else { 0.0 };
     let one_plus_t = 1.0 + t;
     let two_plus_f = 2.0 + f;
     // One division serves both quotients.
     let reciprocal = 1.0 / (one_plus_t * two_plus_f);
     let v = f * one_plus_t * reciprocal;
-    // ln(1+f) = f − (½f² − v(½f² + R(v²))), the rational form and coefficients of Sun's fdlibm.
+    // ln(1+f) = v(2 + v²R(v²)), with the coefficients of Sun's fdlibm.
     let v2 = v * v;
     let mut r: f64 = 1.479_819_860_511_658_6e-1;
     for coefficient in [
@@ -76,11 +70,9 @@ pub(crate) fn softplus_and_slope(s: f64) -> (f64, f64) {
     ] {
         r = r.mul_add(v2, coefficient);
     }
-    let half_square = 0.5 * f * f;
-    let rest = v.mul_add(r.mul_add(v2, half_square), k_low);
-    let log = k_high - ((half_square - rest) - f);
+    let log = v.mul_add(r.mul_add(v2, 2.0), k);
     // ½(|s| − s) is max(−s, 0), and NaN where s is not finite.
-    let softplus = 0.5 * (s.abs() - s) + log;
+    let softplus = (s.abs() - s).mul_add(0.5, log);
     let numerator = if s < 0.0 { 1.0 } else { t };
     (softplus, numerator * two_plus_f * reciprocal)
 }

@@ -9,10 +9,19 @@ use crate::points::{Lane, Points, TILE, Tile};
 
 /// Parts in which every sum over rows is kept.
 const LANES: usize = 8;
-/// Columns worked on together where each has its own running sum.
-const COLUMNS: usize = 4;
 
 type Part = [f64; LANES];
+
+/// A lane on the stack, where vector registers load and store it without straddling cache lines.
+#[repr(align(64))]
+struct Aligned(Lane);
+
+impl Aligned {
+    #[inline(always)]
+    fn zero() -> Aligned {
+        Aligned([0.0; TILE])
+    }
+}
 
 /// Rows of a lane as groups of [`LANES`].
 #[inline(always)]
@@ -47,27 +56,14 @@ fn margins(tile: &Tile<'_>, theta: &[f64], margin: &mut Lane) {
 #[inline(always)]
 fn add_columns(tile: &Tile<'_>, a: &Lane, sums: &mut [Part]) {
     let a = groups(a);
-    let (blocks, rest) = tile.z.as_chunks::<COLUMNS>();
-    let (sum_blocks, sum_rest) = sums.as_chunks_mut::<COLUMNS>();
-    for (z, sums) in blocks.iter().zip(sum_blocks) {
-        let [z0, z1, z2, z3] = z.each_ref().map(groups);
-        let [mut s0, mut s1, mut s2, mut s3] = *sums;
+    for (z, sum) in tile.z.iter().zip(sums) {
+        let (z, mut s) = (groups(z), *sum);
         for g in 0..TILE / LANES {
             for l in 0..LANES {
-                s0[l] = a[g][l].mul_add(z0[g][l], s0[l]);
-                s1[l] = a[g][l].mul_add(z1[g][l], s1[l]);
-                s2[l] = a[g][l].mul_add(z2[g][l], s2[l]);
-                s3[l] = a[g][l].mul_add(z3[g][l], s3[l]);
+                s[l] = a[g][l].mul_add(z[g][l], s[l]);
             }
         }
-        *sums = [s0, s1, s2, s3];
-    }
-    for (z, sum) in rest.iter().zip(sum_rest) {
-        for (a, z) in a.iter().zip(groups(z)) {
-            for l in 0..LANES {
-                sum[l] = a[l].mul_add(z[l], sum[l]);
-            }
-        }
+        *sum = s;
     }
 }
 
@@ -94,12 +90,11 @@ fn add_rows(lane: &Lane, sum: &mut Part) {
 /// Folds one tile into the parts of the value's and the gradient's sums.
 #[inline(always)]
 fn value_and_gradient_of_tile(tile: &Tile<'_>, theta: &[f64], loss_sum: &mut Part, gradient: &mut [Part]) {
-    let mut margin = [0.0; TILE];
-    margins(tile, theta, &mut margin);
-    let (mut loss, mut pull) = ([0.0; TILE], [0.0; TILE]);
-    losses_and_pulls(tile.w, &margin, &mut loss, &mut pull);
-    add_rows(&loss, loss_sum);
-    add_columns(tile, &pull, gradient);
+    let (mut margin, mut loss, mut pull) = (Aligned::zero(), Aligned::zero(), Aligned::zero());
+    margins(tile, theta, &mut margin.0);
+    losses_and_pulls(tile.w, &margin.0, &mut loss.0, &mut pull.0);
+    add_rows(&loss.0, loss_sum);
+    add_columns(tile, &pull.0, gradient);
 }
 
 /// `L(θ)`; its gradient is written to `gradient`. `scratch` is memory to work in, kept between calls.
