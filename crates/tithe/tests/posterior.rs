@@ -253,7 +253,7 @@ fn spike_and_slab_finds_the_three_true_coefficients_and_agrees_with_gibbs() {
         assert!(ours.r_hat < 1.02, "{ours:?}");
         // Twenty comparisons within 4.5 combined errors: a right answer fails for one seed in 7000. An indicator that
         // never changed shows no error of its own; an excursion lasts some ten sweeps, so 10/8000 is its resolution.
-        // (With 150,000 sweeps, too slow for here, all agree without that floor.)
+        // (With 150,000 sweeps, too slow for here, all agree with a tenth of that.)
         let (share, mean) = (
             diagnostics::summarise("share", &indicators[d..=d]),
             diagnostics::summarise("mean", &coefficients[d..=d]),
