@@ -35,7 +35,9 @@ impl Watcher {
     }
 
     fn with_bar(&self, action: impl FnOnce(&mut Option<ProgressBar>)) {
-        if let Ok(mut bar) = self.bar.lock() {
+        if self.visible
+            && let Ok(mut bar) = self.bar.lock()
+        {
             action(&mut bar);
         }
     }
@@ -63,14 +65,16 @@ impl Watcher {
 impl Observer for Watcher {
     fn event(&self, event: Event) {
         match event {
-            Event::PassStarted { name, rows } => self.start(name, rows),
-            Event::RowsDone(rows) if self.visible => self.with_bar(|bar| {
+            Event::PassStarted { name, rows } => self.start(name, rows, "rows"),
+            Event::ChainsStarted { chains, iterations } => {
+                self.start("drawing", Some((chains * iterations) as u64), "iterations");
+            }
+            Event::RowsDone(count) | Event::IterationsDone(count) => self.with_bar(|bar| {
                 if let Some(bar) = bar {
-                    bar.inc(rows);
+                    bar.inc(count);
                 }
             }),
-            Event::RowsDone(_) => {}
-            Event::PassFinished => self.with_bar(|bar| {
+            Event::PassFinished | Event::ChainsFinished => self.with_bar(|bar| {
                 if let Some(bar) = bar.take() {
                     bar.finish_and_clear();
                 }
