@@ -42,18 +42,23 @@ impl Watcher {
         }
     }
 
-    fn start(&self, name: &'static str, rows: Option<u64>) {
+    fn start(&self, name: &'static str, total: Option<u64>, unit: &str) {
         if !self.visible {
             return;
         }
-        let (bar, template) = match rows {
-            Some(rows) => (
-                ProgressBar::new(rows),
-                "{msg:24} [{bar:30}] {human_pos}/{human_len} rows, {per_sec}, {eta} left",
+        let (bar, template) = match total {
+            Some(total) => (
+                ProgressBar::new(total),
+                format!(
+                    "{{msg:24}} [{{bar:30}}] {{human_pos}}/{{human_len}} {unit}, {{per_sec}}, {{eta}} left"
+                ),
             ),
-            None => (ProgressBar::new_spinner(), "{msg:24} {spinner} {human_pos} rows, {per_sec}"),
+            None => (
+                ProgressBar::new_spinner(),
+                format!("{{msg:24}} {{spinner}} {{human_pos}} {unit}, {{per_sec}}"),
+            ),
         };
-        if let Ok(style) = ProgressStyle::with_template(template) {
+        if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style.progress_chars("=> "));
         }
         bar.set_message(name);
@@ -66,8 +71,8 @@ impl Observer for Watcher {
     fn event(&self, event: Event) {
         match event {
             Event::PassStarted { name, rows } => self.start(name, rows, "rows"),
-            Event::ChainsStarted { chains, iterations } => {
-                self.start("drawing", Some((chains * iterations) as u64), "iterations");
+            Event::ChainsStarted { iterations, .. } => {
+                self.start("drawing", Some(iterations), "iterations");
             }
             Event::RowsDone(count) | Event::IterationsDone(count) => self.with_bar(|bar| {
                 if let Some(bar) = bar {
