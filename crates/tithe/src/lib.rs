@@ -1,6 +1,7 @@
 //! Tithe.
 
 pub mod block;
+pub mod calibration;
 pub mod error;
 mod math;
 pub mod points;

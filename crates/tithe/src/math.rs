@@ -26,7 +26,7 @@ pub(crate) fn exp_nonpositive(x: f64) -> f64 {
     let shifted = x.mul_add(std::f64::consts::LOG2_E, ROUND);
     let n = shifted - ROUND;
     let r = n.mul_add(-LN_2_LOW, n.mul_add(-LN_2_HIGH, x));
-    let mut p = 1.0 / 6_227_020_800.0;
+    let mut p: f64 = 1.0 / 6_227_020_800.0;
     for coefficient in [
         1.0 / 479_001_600.0,
         1.0 / 39_916_800.0,
