@@ -1,88 +1,103 @@
 //! Nearest weights: the non-negative weights closest to the reference ones whose features add up to the target.
+//!
+//! With the points' features as the columns of `A`, this minimises over `w ≥ 0`
+//! `f(w) = ½‖Aw − b‖² + ½ρ Σ_m (w_m − w⁰_m)²/w⁰_m`, a calibration estimator of survey sampling (Deville and
+//! Särndal 1992). Two ways lead there.
+//!
+//! *Dual*, for few features: `w = w⁰ ∘ max(0, 1 + Aᵀλ)`, and a semismooth Newton method with a line search finds the
+//! `λ` of dimension d. No row is lost that need not be.
+//!
+//! *Support*, for features as many as rows or more: the minimum without `w ≥ 0` is one linear system of dimension M,
+//! whose matrix is the closed-form Gram matrix. Rows with a negative weight leave and the rest is solved again, until
+//! none is left. One Cholesky factor serves all these solves: with `Q = LLᵀ` and the leaving rows `T`, the
+//! solution that is 0 on `T` is `w − Q⁻¹E_T ((Q⁻¹)_TT)⁻¹ w_T`. Where the matrix would not fit, conjugate gradients
+//! with products `A·` and `Aᵀ·` take its place.
 
 use faer::linalg::matmul::triangular::{BlockStructure, matmul as matmul_triangular};
 use faer::linalg::solvers::Solve;
+use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::{Accum, Mat, Par, Side};
 
+use super::cholesky::factor;
 use super::features::{LocalFeatures, LocalSum};
 
-/// How to solve for weights.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WeightSettings {
-    /// What a change of all weights by their own size costs, in nats.
-    pub nearness: f64,
-    /// Stop when a step promises less than this share of the objective.
-    pub relative: f64,
-    /// Stop when a step promises less than this, in nats.
-    pub absolute: f64,
-    /// At most this many Newton steps.
-    pub steps: usize,
-}
+/// The dual is taken for at most this many features: its matrices are d×d and d×M.
+const DUAL_FEATURES: usize = 600;
+/// Above this many rows the Gram matrix gives way to conjugate gradients.
+const GRAM_ROWS: usize = 5_000;
+/// Newton steps of the dual, solves of one support; neither was ever seen to need half as many.
+const NEWTON_STEPS: usize = 60;
+/// Conjugate gradients stop at this residual, relative to the right-hand side, or after so many products.
+const GRADIENTS_TOLERANCE: f64 = 1e-7;
+const GRADIENTS_PRODUCTS: usize = 400;
+/// The ridge that keeps every system positive definite, whatever the reference weights are, relative to a unit diagonal.
+const LEAST_RIDGE: f64 = 1e-11;
 
-impl Default for WeightSettings {
-    fn default() -> WeightSettings {
-        WeightSettings { nearness: 1e-6, relative: 1e-3, absolute: 1e-12, steps: 50 }
-    }
-}
-
-/// Weights and how well they meet the target.
+/// Weights, and how well they meet the target.
 #[derive(Clone, Debug)]
 pub struct Weights {
-    /// The weights, none negative.
+    /// The weights, none negative; 0 where the row is not needed.
     pub weights: Vec<f64>,
-    /// `b − Aw`.
+    /// `b − Aw`; its squared norm is the predicted KL.
     pub residual: LocalSum,
-    /// Newton steps taken.
-    pub steps: usize,
-    /// Products with `A` and `Aᵀ`.
-    pub products: usize,
+    /// Linear systems solved.
+    pub solves: usize,
 }
 
-/// Minimises `‖Aw − b‖² + ρ Σ (w_m − w⁰_m)²/w⁰_m` over `w ≥ 0`, `ρ = nearness / Σ w⁰`.
+/// The weights nearest to `reference` (all positive) that meet `target`.
+///
+/// `nearness` is what it costs, in nats, to change every weight by its own size: `ρ = nearness / Σ w⁰`.
+/// The smaller it is, the more exactly the target is met; it may not be 0, for it decides between the many weights that
+/// meet the target equally well.
 pub fn nearest_weights(
     features: &LocalFeatures,
     target: &LocalSum,
     reference: &[f64],
-    start: &[f64],
-    settings: &WeightSettings,
+    nearness: f64,
 ) -> Weights {
-    if features.feature_count() <= features.len().min(600) {
-        by_dual(features, target, reference, settings)
+    let ridge = ridge(reference, nearness);
+    let (weights, solves) = if features.feature_count() <= features.len().min(DUAL_FEATURES) {
+        by_dual(features, target, reference, ridge)
     } else {
-        by_primal(features, target, reference, start, settings)
-    }
+        by_support(features, target, reference, ridge)
+    };
+    let residual = target.minus(&features.sum(&weights));
+    Weights { weights, residual, solves }
 }
 
-fn by_dual(f: &LocalFeatures, target: &LocalSum, reference: &[f64], settings: &WeightSettings) -> Weights {
-    let d = f.feature_count();
-    let count = f.len();
-    let rho = settings.nearness / reference.iter().sum::<f64>();
-    let dense = f.dense();
+/// `ρ`.
+fn ridge(reference: &[f64], nearness: f64) -> f64 {
+    let total: f64 = reference.iter().sum();
+    if total > 0.0 { nearness / total } else { nearness }
+}
+
+/// Semismooth Newton for `G(λ) = A w(λ) − b + ρλ = 0`, the gradient of the convex dual.
+fn by_dual(features: &LocalFeatures, target: &LocalSum, reference: &[f64], ridge: f64) -> (Vec<f64>, usize) {
+    let (d, count) = (features.feature_count(), features.len());
+    let dense = features.dense();
     let b = target.to_vec();
-    let mut lambda = vec![0.0; d];
-    let mut mu = vec![0.0; count];
-    let value = |lambda: &[f64], mu: &[f64]| {
-        let penalty: f64 =
-            reference.iter().zip(mu).map(|(w, m)| 0.5 * w * (1.0 + m).max(0.0).powi(2)).sum();
+    let dual = |lambda: &[f64], tilt: &[f64]| {
+        let weighted: f64 =
+            reference.iter().zip(tilt).map(|(w, t)| 0.5 * w * (1.0 + t).max(0.0).powi(2)).sum();
         let linear: f64 = lambda.iter().zip(&b).map(|(l, b)| l * b).sum();
         let square: f64 = lambda.iter().map(|l| l * l).sum();
-        penalty - linear + 0.5 * rho * square
+        weighted - linear + 0.5 * ridge * square
     };
-    let mut now = value(&lambda, &mu);
-    let mut steps = 0;
-    let mut active: Vec<bool> = vec![true; count];
-    while steps < settings.steps {
-        steps += 1;
+    let mut lambda = vec![0.0; d];
+    // Aᵀλ: the relative change of every weight.
+    let mut tilt = vec![0.0; count];
+    let mut value = dual(&lambda, &tilt);
+    let mut active = vec![true; count];
+    let mut solves = 0;
+    while solves < NEWTON_STEPS {
+        solves += 1;
         // (ρI + A_S W_S A_Sᵀ) λ⁺ = b − A_S w⁰_S
         let mut scaled = Mat::zeros(d, count);
-        let mut rhs = Mat::from_fn(d, 1, |i, _| b[i]);
-        for m in 0..count {
-            if active[m] {
-                let column = dense.col_as_slice(m);
-                let root = reference[m].sqrt();
-                scaled.col_as_slice_mut(m).iter_mut().zip(column).for_each(|(s, a)| *s = root * a);
-                rhs.col_as_slice_mut(0).iter_mut().zip(column).for_each(|(r, a)| *r -= reference[m] * a);
-            }
+        let mut next = Mat::from_fn(d, 1, |i, _| b[i]);
+        for m in (0..count).filter(|&m| active[m]) {
+            let (column, root) = (dense.col_as_slice(m), reference[m].sqrt());
+            scaled.col_as_slice_mut(m).iter_mut().zip(column).for_each(|(s, a)| *s = root * a);
+            next.col_as_slice_mut(0).iter_mut().zip(column).for_each(|(r, a)| *r -= reference[m] * a);
         }
         let mut jacobian = Mat::zeros(d, d);
         matmul_triangular(
@@ -96,136 +111,173 @@ fn by_dual(f: &LocalFeatures, target: &LocalSum, reference: &[f64], settings: &W
             1.0,
             Par::Seq,
         );
-        for i in 0..d {
-            jacobian[(i, i)] += rho;
-        }
+        let largest = (0..d).map(|i| jacobian[(i, i)]).fold(0.0, f64::max);
+        (0..d).for_each(|i| jacobian[(i, i)] += ridge.max(1e-15 * largest));
         let Ok(factor) = jacobian.llt(Side::Lower) else { break };
-        factor.solve_in_place(rhs.as_mut());
-        let step: Vec<f64> = (0..d).map(|i| rhs[(i, 0)] - lambda[i]).collect();
-        let step_mu: Vec<f64> = (0..count)
+        factor.solve_in_place(next.as_mut());
+        let step: Vec<f64> = (0..d).map(|i| next[(i, 0)] - lambda[i]).collect();
+        let tilt_step: Vec<f64> = (0..count)
             .map(|m| dense.col_as_slice(m).iter().zip(&step).map(|(a, s)| a * s).sum())
             .collect();
-        let mut t = 1.0;
-        let mut moved = false;
-        for _ in 0..30 {
-            let l: Vec<f64> = lambda.iter().zip(&step).map(|(a, s)| a + t * s).collect();
-            let m: Vec<f64> = mu.iter().zip(&step_mu).map(|(a, s)| a + t * s).collect();
-            let next = value(&l, &m);
-            if next <= now {
-                moved = next < now;
-                now = next;
-                lambda = l;
-                mu = m;
-                break;
+        let mut length = 1.0;
+        let improved = loop {
+            let trial: Vec<f64> = lambda.iter().zip(&step).map(|(a, s)| a + length * s).collect();
+            let trial_tilt: Vec<f64> = tilt.iter().zip(&tilt_step).map(|(a, s)| a + length * s).collect();
+            let trial_value = dual(&trial, &trial_tilt);
+            if trial_value <= value {
+                (lambda, tilt) = (trial, trial_tilt);
+                break std::mem::replace(&mut value, trial_value) > trial_value;
             }
-            t *= 0.5;
-        }
-        let next_active: Vec<bool> = mu.iter().map(|m| 1.0 + m > 0.0).collect();
-        let same = next_active == active;
-        active = next_active;
-        if !moved || (same && t == 1.0) {
+            length *= 0.5;
+            if length < 1e-9 {
+                break false;
+            }
+        };
+        let now_active: Vec<bool> = tilt.iter().map(|t| 1.0 + t > 0.0).collect();
+        let settled = now_active == active && length == 1.0;
+        active = now_active;
+        if settled || !improved {
             break;
         }
     }
-    let weights: Vec<f64> = reference.iter().zip(&mu).map(|(w, m)| w * (1.0 + m).max(0.0)).collect();
-    let residual = target.minus(&f.sum(&weights));
-    Weights { weights, residual, steps, products: 0 }
+    (reference.iter().zip(&tilt).map(|(w, t)| w * (1.0 + t).max(0.0)).collect(), solves)
 }
 
-fn by_primal(
-    f: &LocalFeatures,
+/// The minimum on a support that only shrinks: every row whose weight would be negative leaves it.
+fn by_support(
+    features: &LocalFeatures,
     target: &LocalSum,
     reference: &[f64],
-    start: &[f64],
-    settings: &WeightSettings,
-) -> Weights {
-    let count = f.len();
-    let rho = settings.nearness / reference.iter().sum::<f64>();
-    let norms = f.norms_squared();
-    let scale: Vec<f64> = (0..count).map(|m| 1.0 / (norms[m] + rho / reference[m]).sqrt()).collect();
-    let mut products = 0;
-    let mut v: Vec<f64> = (0..count).map(|m| start[m] / scale[m]).collect();
-    let to_weights = |v: &[f64]| -> Vec<f64> { v.iter().zip(&scale).map(|(v, s)| v * s).collect() };
-    // Gradient of ½‖Aw−b‖² + ½ρ Σ(w−w⁰)²/w⁰ with respect to v, and its value.
-    let evaluate = |v: &[f64]| {
-        let w = to_weights(v);
-        let residual = target.minus(&f.sum(&w));
-        let scores = f.scores(&residual);
-        let mut value = 0.5 * residual.norm_squared();
-        let gradient: Vec<f64> = (0..count)
-            .map(|m| {
-                let change = w[m] - reference[m];
-                value += 0.5 * rho * change * change / reference[m];
-                scale[m] * (rho * change / reference[m] - scores[m])
-            })
-            .collect();
-        (value, gradient, residual)
-    };
-    let (mut value, mut gradient, mut residual) = evaluate(&v);
-    products += 1;
-    let mut steps = 0;
-    while steps < settings.steps {
-        steps += 1;
-        let free: Vec<bool> = (0..count).map(|m| v[m] > 0.0 || gradient[m] < 0.0).collect();
-        // Conjugate gradients for Q_FF p = −g_F.
-        let mut p = vec![0.0; count];
-        let mut r: Vec<f64> = (0..count).map(|m| if free[m] { -gradient[m] } else { 0.0 }).collect();
-        let mut q = r.clone();
-        let norm0: f64 = r.iter().map(|x| x * x).sum();
-        let mut norm = norm0;
-        let mut promised = 0.0;
-        for _ in 0..60 {
-            if norm <= 1e-2 * norm0 || norm == 0.0 {
+    ridge: f64,
+) -> (Vec<f64>, usize) {
+    let mut weights = vec![0.0; features.len()];
+    let norms = features.norms_squared();
+    // Scaled so that the system has a unit diagonal: weights may span many orders of magnitude.
+    let penalty: Vec<f64> =
+        (0..features.len()).map(|m| (ridge / reference[m]).max(LEAST_RIDGE * norms[m])).collect();
+    let mut support: Vec<usize> =
+        (0..features.len()).filter(|&m| (norms[m] + penalty[m]).is_normal()).collect();
+    let mut solves = 0;
+    while !support.is_empty() {
+        let chosen = features.select(&support);
+        let scores = chosen.scores(target);
+        let scale: Vec<f64> = support.iter().map(|&m| 1.0 / (norms[m] + penalty[m]).sqrt()).collect();
+        let right: Vec<f64> =
+            (0..support.len()).map(|i| scale[i] * (scores[i] + penalty[support[i]] * reference[support[i]])).collect();
+        let diagonal: Vec<f64> = support.iter().map(|&m| penalty[m]).collect();
+        let system = System { features: &chosen, scale: &scale, diagonal: &diagonal };
+        let solution = if support.len() <= GRAM_ROWS {
+            system.solve_by_gram(&right, &mut solves)
+        } else {
+            system.solve_by_gradients(&right, &mut solves)
+        };
+        let settled = solution.settled || solves >= NEWTON_STEPS;
+        let kept = |i: &usize| solution.values[*i] > 0.0;
+        if settled {
+            (0..support.len()).filter(kept).for_each(|i| weights[support[i]] = scale[i] * solution.values[i]);
+            break;
+        }
+        support = (0..support.len()).filter(kept).map(|i| support[i]).collect();
+    }
+    (weights, solves)
+}
+
+/// The solution of a system, 0 or negative in the rows that must leave.
+struct Solution {
+    values: Vec<f64>,
+    /// True if the values are optimal as they are: the rows that left count as 0 in them.
+    settled: bool,
+}
+
+/// `Q = T(AᵀA + diag)T` with `T` such that the diagonal of `Q` is 1.
+struct System<'a> {
+    features: &'a LocalFeatures,
+    scale: &'a [f64],
+    diagonal: &'a [f64],
+}
+
+impl System<'_> {
+    /// Solves `Qv = right`, then again with the negative entries held at 0, on the one factor for as long as few have left.
+    fn solve_by_gram(&self, right: &[f64], solves: &mut usize) -> Solution {
+        let count = right.len();
+        let mut matrix = self.features.gram(self.features);
+        for j in 0..count {
+            for (value, scale) in matrix.col_as_slice_mut(j).iter_mut().zip(self.scale) {
+                *value *= scale * self.scale[j];
+            }
+            matrix[(j, j)] = 1.0;
+        }
+        *solves += 1;
+        if !factor(&mut matrix) {
+            // Cannot be with a ridge well above rounding; the diagonal alone is then the best there is.
+            return Solution { values: right.to_vec(), settled: true };
+        }
+        let lower = matrix.as_ref();
+        let mut solution = Mat::from_fn(count, 1, |i, _| right[i]);
+        solve_lower_triangular_in_place(lower, solution.as_mut(), Par::Seq);
+        let forward = solution.clone();
+        solve_upper_triangular_in_place(lower.transpose(), solution.as_mut(), Par::Seq);
+        let mut left: Vec<usize> = Vec::new();
+        let mut gone = vec![false; count];
+        let settled = loop {
+            let leaving: Vec<usize> = (0..count).filter(|&m| !gone[m] && solution[(m, 0)] < 0.0).collect();
+            leaving.iter().for_each(|&m| gone[m] = true);
+            left.extend(&leaving);
+            if leaving.is_empty() {
+                break true;
+            }
+            // The work grows with the rows that left; from here a new factor is cheaper.
+            if left.len() > count / 8 {
+                break false;
+            }
+            *solves += 1;
+            // X = L⁻¹E_T, (Q⁻¹)_TT = XᵀX, (Q⁻¹right)_T = Xᵀ(L⁻¹right).
+            let mut columns = Mat::from_fn(count, left.len(), |i, j| if i == left[j] { 1.0 } else { 0.0 });
+            solve_lower_triangular_in_place(lower, columns.as_mut(), Par::Seq);
+            let inner = columns.transpose() * &columns;
+            let mut multipliers = columns.transpose() * &forward;
+            let Ok(inner) = inner.llt(Side::Lower) else { break false };
+            inner.solve_in_place(multipliers.as_mut());
+            solution = &forward - &columns * multipliers;
+            solve_upper_triangular_in_place(lower.transpose(), solution.as_mut(), Par::Seq);
+        };
+        let values = (0..count).map(|m| if gone[m] { 0.0 } else { solution[(m, 0)] }).collect();
+        Solution { values, settled }
+    }
+
+    /// Solves `Qv = right` by conjugate gradients.
+    fn solve_by_gradients(&self, right: &[f64], solves: &mut usize) -> Solution {
+        *solves += 1;
+        let mut solution = vec![0.0; right.len()];
+        let mut rest = right.to_vec();
+        let mut direction = rest.clone();
+        let mut norm: f64 = rest.iter().map(|r| r * r).sum();
+        let enough = norm * GRADIENTS_TOLERANCE * GRADIENTS_TOLERANCE;
+        for _ in 0..GRADIENTS_PRODUCTS {
+            if norm <= enough {
                 break;
             }
-            let w = to_weights(&q);
-            let scores = f.scores(&f.sum(&w));
-            products += 1;
-            let image: Vec<f64> = (0..count)
-                .map(|m| if free[m] { scale[m] * (scores[m] + rho * w[m] / reference[m]) } else { 0.0 })
+            let scaled: Vec<f64> = direction.iter().zip(self.scale).map(|(d, s)| d * s).collect();
+            let scores = self.features.scores(&self.features.sum(&scaled));
+            let image: Vec<f64> = (0..right.len())
+                .map(|m| self.scale[m] * (scores[m] + self.diagonal[m] * scaled[m]))
                 .collect();
-            let curvature: f64 = q.iter().zip(&image).map(|(a, b)| a * b).sum();
+            let curvature: f64 = direction.iter().zip(&image).map(|(a, b)| a * b).sum();
             if curvature <= 0.0 {
                 break;
             }
-            let alpha = norm / curvature;
-            let gain = 0.5 * alpha * norm;
-            promised += gain;
+            let length = norm / curvature;
             let mut next = 0.0;
-            for m in 0..count {
-                p[m] += alpha * q[m];
-                r[m] -= alpha * image[m];
-                next += r[m] * r[m];
+            for m in 0..right.len() {
+                solution[m] += length * direction[m];
+                rest[m] -= length * image[m];
+                next += rest[m] * rest[m];
             }
-            let beta = next / norm;
+            let conjugacy = next / norm;
             norm = next;
-            for m in 0..count {
-                q[m] = r[m] + beta * q[m];
-            }
+            direction.iter_mut().zip(&rest).for_each(|(d, r)| *d = r + conjugacy * *d);
         }
-        if promised <= settings.relative * value + settings.absolute {
-            break;
-        }
-        let mut t = 1.0;
-        let mut moved = false;
-        for _ in 0..12 {
-            let trial: Vec<f64> = v.iter().zip(&p).map(|(v, p)| (v + t * p).max(0.0)).collect();
-            let (next, g, res) = evaluate(&trial);
-            products += 1;
-            let slope: f64 = (0..count).map(|m| gradient[m] * (trial[m] - v[m])).sum();
-            if next <= value + 1e-4 * slope {
-                moved = true;
-                v = trial;
-                value = next;
-                gradient = g;
-                residual = res;
-                break;
-            }
-            t *= 0.5;
-        }
-        if !moved {
-            break;
-        }
+        let settled = solution.iter().all(|v| *v >= 0.0);
+        Solution { values: solution, settled }
     }
-    Weights { weights: to_weights(&v), residual, steps, products }
 }

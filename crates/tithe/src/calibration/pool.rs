@@ -1,0 +1,239 @@
+//! The pool of candidates: one mergeable pass over all rows keeps those from which a calibrated coreset is chosen.
+//!
+//! Two exponential races run side by side. In each, a row's key is `E/rate` with `E` standard exponential, and the
+//! rows with the smallest keys are kept: successive selection without replacement in proportion to the rates. One
+//! race goes by the sensitivity share `s_n` (what matters anywhere in parameter space), the other by
+//! `w_n‖F_n‖` (what matters near the pilot). Neither total need be known, races merge exactly, and the first rows of a race are
+//! themselves a smaller race. Given the threshold `τ` (the first key left out), a row is kept with
+//! probability `1 − exp(−rate·τ)`, independently of the others, which gives the reference weights.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::points::{Lane, Points, Tile};
+use crate::rng::{Rng, open_unit};
+
+/// A row in the running.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Position of the row in the input.
+    pub position: u64,
+    /// The point `z_n`.
+    pub z: Vec<f64>,
+    /// Its weight `w_n`.
+    pub weight: f64,
+    /// Its sensitivity share `s_n`.
+    pub share: f64,
+    /// `w_n‖F_n‖`.
+    pub norm: f64,
+    /// Its key in the race by share.
+    share_key: f64,
+    /// Its key in the race by norm.
+    norm_key: f64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Runner {
+    key: f64,
+    candidate: Candidate,
+}
+
+impl Runner {
+    fn order(&self, other: &Runner) -> Ordering {
+        self.key.total_cmp(&other.key).then(self.candidate.position.cmp(&other.candidate.position))
+    }
+}
+
+impl PartialEq for Runner {
+    fn eq(&self, other: &Runner) -> bool {
+        self.order(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Runner {}
+
+impl PartialOrd for Runner {
+    fn partial_cmp(&self, other: &Runner) -> Option<Ordering> {
+        Some(self.order(other))
+    }
+}
+
+impl Ord for Runner {
+    fn cmp(&self, other: &Runner) -> Ordering {
+        self.order(other)
+    }
+}
+
+/// The state of the pass: both races.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Race {
+    /// Rows kept by each race, beside the one that sets the threshold.
+    capacity: usize,
+    by_share: BinaryHeap<Runner>,
+    by_norm: BinaryHeap<Runner>,
+}
+
+/// The pool: the rows that either race kept.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    /// The rows, by position.
+    pub candidates: Vec<Candidate>,
+    /// The keys of each race in order, the threshold last if any row was left out.
+    share_keys: Vec<f64>,
+    norm_keys: Vec<f64>,
+}
+
+impl Race {
+    /// An empty race that keeps `capacity` rows by share and as many by norm.
+    pub fn new(capacity: usize) -> Race {
+        Race { capacity, by_share: BinaryHeap::new(), by_norm: BinaryHeap::new() }
+    }
+
+    /// Enters a tile's rows, with the shares and the norms `‖F_n‖` of each; `position` gives a row's place in the input.
+    /// The stream must be the block's own.
+    pub fn enter(
+        &mut self,
+        tile: &Tile<'_>,
+        shares: &Lane,
+        norms: &Lane,
+        position: impl Fn(usize) -> u64,
+        rng: &mut Rng,
+    ) {
+        for r in 0..tile.len {
+            let (share, norm) = (shares[r], tile.w[r] * norms[r]);
+            let share_key = key(share, rng);
+            let norm_key = key(norm, rng);
+            let wanted_by_share = self.wants(&self.by_share, share_key);
+            let wanted_by_norm = self.wants(&self.by_norm, norm_key);
+            if !(wanted_by_share || wanted_by_norm) {
+                continue;
+            }
+            let mut z = vec![0.0; tile.z.len()];
+            tile.copy_row(r, &mut z);
+            let candidate =
+                Candidate { position: position(r), z, weight: tile.w[r], share, norm, share_key, norm_key };
+            if wanted_by_share {
+                keep(&mut self.by_share, self.capacity, Runner { key: share_key, candidate: candidate.clone() });
+            }
+            if wanted_by_norm {
+                keep(&mut self.by_norm, self.capacity, Runner { key: norm_key, candidate });
+            }
+        }
+    }
+
+    /// The race over both parts of the data.
+    pub fn merge(mut self, other: Race) -> Race {
+        for runner in other.by_share {
+            keep(&mut self.by_share, self.capacity, runner);
+        }
+        for runner in other.by_norm {
+            keep(&mut self.by_norm, self.capacity, runner);
+        }
+        self
+    }
+
+    /// The pool.
+    pub fn finish(self) -> Pool {
+        let mut candidates: Vec<Candidate> = Vec::new();
+        let mut ordered = |heap: BinaryHeap<Runner>| {
+            let runners = heap.into_sorted_vec();
+            let keys: Vec<f64> = runners.iter().map(|runner| runner.key).collect();
+            candidates.extend(runners.into_iter().take(self.capacity).map(|runner| runner.candidate));
+            keys
+        };
+        let share_keys = ordered(self.by_share);
+        let norm_keys = ordered(self.by_norm);
+        candidates.sort_by_key(|candidate| candidate.position);
+        candidates.dedup_by_key(|candidate| candidate.position);
+        Pool { candidates, share_keys, norm_keys }
+    }
+
+    fn wants(&self, heap: &BinaryHeap<Runner>, key: f64) -> bool {
+        key.is_finite() && (heap.len() <= self.capacity || heap.peek().is_some_and(|worst| key <= worst.key))
+    }
+}
+
+/// An exponential variable with this rate; a row of rate 0 never arrives.
+fn key(rate: f64, rng: &mut Rng) -> f64 {
+    let exponential = -open_unit(rng).ln();
+    if rate > 0.0 { exponential / rate } else { f64::INFINITY }
+}
+
+fn keep(heap: &mut BinaryHeap<Runner>, capacity: usize, runner: Runner) {
+    heap.push(runner);
+    if heap.len() > capacity + 1 {
+        heap.pop();
+    }
+}
+
+/// Some of the pool's rows as one selection: which, and how likely each of the pool's rows was to be in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Thresholds {
+    share: f64,
+    norm: f64,
+}
+
+impl Pool {
+    /// Number of candidates.
+    pub fn len(&self) -> usize {
+        self.candidates.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.candidates.is_empty()
+    }
+
+    /// The candidates as points with their own weights.
+    pub fn points(&self) -> Points {
+        let dim = self.candidates.first().map_or(0, |candidate| candidate.z.len());
+        Points::from_rows(dim, self.candidates.iter().map(|candidate| (candidate.z.as_slice(), candidate.weight)))
+    }
+
+    /// The first rows of both races, at most `size` together, and as near to that as can be.
+    pub fn first(&self, size: usize) -> Vec<usize> {
+        let thresholds = self.thresholds(size);
+        (0..self.len()).filter(|&p| self.is_within(p, thresholds)).collect()
+    }
+
+    /// The weight `w/π` of every candidate, `π` its probability to be among [`Pool::first`] of that size.
+    pub fn reference_weights(&self, size: usize) -> Vec<f64> {
+        let thresholds = self.thresholds(size);
+        self.candidates
+            .iter()
+            .map(|candidate| {
+                let expected = arrivals(candidate.share, thresholds.share) + arrivals(candidate.norm, thresholds.norm);
+                let inclusion = -(-expected).exp_m1();
+                candidate.weight / inclusion.max(f64::MIN_POSITIVE)
+            })
+            .collect()
+    }
+
+    fn is_within(&self, p: usize, thresholds: Thresholds) -> bool {
+        let candidate = &self.candidates[p];
+        candidate.share_key < thresholds.share || candidate.norm_key < thresholds.norm
+    }
+
+    /// The thresholds at which the races' first rows are `size` different rows, or just fewer.
+    fn thresholds(&self, size: usize) -> Thresholds {
+        let at = |each: usize| {
+            let threshold = |keys: &[f64]| keys.get(each).copied().unwrap_or(f64::INFINITY);
+            Thresholds { share: threshold(&self.share_keys), norm: threshold(&self.norm_keys) }
+        };
+        let count = |each: usize| (0..self.len()).filter(|&p| self.is_within(p, at(each))).count();
+        // The count grows with `each`: bisect for the largest that fits.
+        let (mut fits, mut too_many) = (0, self.share_keys.len().max(self.norm_keys.len()) + 1);
+        while too_many - fits > 1 {
+            let middle = (fits + too_many) / 2;
+            if count(middle) <= size { fits = middle } else { too_many = middle }
+        }
+        at(fits)
+    }
+}
+
+/// The expected number of arrivals at a rate until a threshold that may be infinite.
+fn arrivals(rate: f64, threshold: f64) -> f64 {
+    if rate > 0.0 { rate * threshold } else { 0.0 }
+}
