@@ -2,12 +2,14 @@
 
 use std::time::Instant;
 
-use faer::{Mat, MatRef, Side};
 use faer::linalg::solvers::Solve;
+use faer::{Mat, MatRef, Side};
 use rand::Rng as _;
 use rayon::prelude::*;
-use tithe::calibration::features::{LocalFeatures, LocalMap, LocalSum};
-use tithe::calibration::weights::{WeightSettings, nearest_weights};
+use tithe::calibration::certificate::{Certificate, Gaussian};
+use tithe::calibration::features::{LocalMap, LocalSum};
+use tithe::calibration::pool::{Pool, Race};
+use tithe::calibration::{CalibrationSettings, calibrate, pool_capacity};
 use tithe::points::{Points, TILE};
 use tithe::rng::{Purpose, Rng, Seed, open_unit};
 
@@ -175,11 +177,13 @@ struct Laplace {
 fn newton(points: &Points, start: &[f64], tolerance: f64) -> Laplace {
     let dim = points.dim();
     let mut theta = start.to_vec();
-    let objective = |loss: f64, theta: &[f64]| loss + 0.5 * PRIOR_PRECISION * theta.iter().map(|t| t * t).sum::<f64>();
+    let objective =
+        |loss: f64, theta: &[f64]| loss + 0.5 * PRIOR_PRECISION * theta.iter().map(|t| t * t).sum::<f64>();
     let (mut loss, mut gradient, mut curvature) = sums(points, &theta);
     let mut passes = 1;
     loop {
-        let hessian = Mat::from_fn(dim, dim, |i, j| curvature[(i, j)] + if i == j { PRIOR_PRECISION } else { 0.0 });
+        let hessian =
+            Mat::from_fn(dim, dim, |i, j| curvature[(i, j)] + if i == j { PRIOR_PRECISION } else { 0.0 });
         let full: Vec<f64> = gradient.iter().zip(&theta).map(|(g, t)| g + PRIOR_PRECISION * t).collect();
         let mut step = Mat::from_fn(dim, 1, |i, _| full[i]);
         hessian.llt(Side::Lower).unwrap().solve_in_place(step.as_mut());
@@ -227,12 +231,15 @@ fn shares(points: &Points, k: usize, seed: Seed) -> Vec<f64> {
     let n = points.len();
     let mut rng = seed.stream(Purpose::Clustering, 0);
     let size = ((1000 * k) as f64).min(0.025 * n as f64).max(k as f64 * 10.0).min(n as f64) as usize;
-    let subset: Vec<Vec<f64>> = (0..size).map(|_| points.row((open_unit(&mut rng) * n as f64).ceil() as usize - 1)).collect();
+    let subset: Vec<Vec<f64>> =
+        (0..size).map(|_| points.row((open_unit(&mut rng) * n as f64).ceil() as usize - 1)).collect();
     let distance = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum::<f64>();
     let mut centres = vec![subset[0].clone()];
     while centres.len() < k {
-        let d: Vec<f64> =
-            subset.iter().map(|x| centres.iter().map(|c| distance(x, c)).fold(f64::INFINITY, f64::min)).collect();
+        let d: Vec<f64> = subset
+            .iter()
+            .map(|x| centres.iter().map(|c| distance(x, c)).fold(f64::INFINITY, f64::min))
+            .collect();
         let mut u = open_unit(&mut rng) * d.iter().sum::<f64>();
         let mut pick = 0;
         for (i, d) in d.iter().enumerate() {
@@ -286,34 +293,24 @@ fn shares(points: &Points, k: usize, seed: Seed) -> Vec<f64> {
     let radius = 3.0 / (score / n as f64).sqrt();
     rows.iter()
         .map(|(c, _, all)| {
-            let total: f64 = (0..k)
-                .map(|i| (mass[i] - if i == *c { 1.0 } else { 0.0 }) * (-radius * all[i]).exp())
-                .sum();
+            let total: f64 =
+                (0..k).map(|i| (mass[i] - if i == *c { 1.0 } else { 0.0 }) * (-radius * all[i]).exp()).sum();
             1.0 / (1.0 + total)
         })
         .collect()
 }
 
-#[derive(Clone, Debug)]
-struct Plan {
-    pool: f64,
-    selected: f64,
-    rounds: usize,
-    nearness: f64,
-    normalised: bool,
-    exponent: f64,
-    drop: f64,
-    local: f64,
-    batch_steps: usize,
-}
-
 struct Outcome {
     kl: f64,
+    certified: f64,
     predicted: f64,
     rows: usize,
-    seconds: f64,
+    pool_seconds: f64,
+    solve_seconds: f64,
     draws: f64,
-    products: usize,
+    rounds: usize,
+    solves: usize,
+    deficient: usize,
 }
 
 struct Problem {
@@ -321,121 +318,69 @@ struct Problem {
     full: Laplace,
     map: LocalMap,
     target: LocalSum,
-    norms: Vec<f64>,
-    start: Vec<f64>,
 }
 
-fn bottom(keys: &[f64], count: usize) -> (Vec<usize>, f64) {
-    let mut order: Vec<usize> = (0..keys.len()).collect();
-    if count >= keys.len() {
-        return (order, f64::INFINITY);
-    }
-    order.select_nth_unstable_by(count, |a, b| keys[*a].total_cmp(&keys[*b]));
-    let threshold = keys[order[count]];
-    order.truncate(count);
-    (order, threshold)
+/// The pool pass: norms and both races, in parallel over blocks of tiles.
+fn pool_pass(problem: &Problem, shares: &[f64], capacity: usize, seed: Seed) -> Pool {
+    const TILES: usize = 512;
+    let tiles: Vec<_> = problem.points.tiles().collect();
+    tiles
+        .par_chunks(TILES)
+        .enumerate()
+        .map(|(block, tiles)| {
+            let mut race = Race::new(capacity);
+            let mut rng = seed.stream(Purpose::Pool, block as u64);
+            let mut scratch = vec![[0.0; TILE]; problem.points.dim()];
+            for (t, tile) in tiles.iter().enumerate() {
+                let first = (block * TILES + t) * TILE;
+                let norms = problem.map.norms(tile, &mut scratch);
+                let mut lane = [0.0; TILE];
+                lane[..tile.len].copy_from_slice(&shares[first..first + tile.len]);
+                race.enter(tile, &lane, &norms, |r| (first + r) as u64, &mut rng);
+            }
+            race
+        })
+        .collect::<Vec<_>>()
+        .into_iter()
+        .fold(Race::new(capacity), Race::merge)
+        .finish()
 }
 
-fn take(points: &Points, rows: &[usize], weights: &[f64]) -> Points {
-    let mut taken = Points::new(points.dim());
-    for (row, w) in rows.iter().zip(weights) {
-        taken.push(&points.row(*row), *w);
-    }
-    taken
-}
-
-fn run(problem: &Problem, size: usize, seed: u64, shares: &[f64], plan: &Plan) -> Outcome {
+fn run(
+    problem: &Problem,
+    size: usize,
+    seed: u64,
+    shares: &[f64],
+    settings: &CalibrationSettings,
+    choice: f64,
+) -> Outcome {
     let seed = Seed(seed);
-    let n = problem.points.len();
-    let mut rng = seed.stream(Purpose::Selection, 0);
-    let keys_s: Vec<f64> = shares.iter().map(|s| -open_unit(&mut rng).ln() / s).collect();
-    let keys_f: Vec<f64> = problem.norms.iter().map(|f| -open_unit(&mut rng).ln() / f).collect();
     let started = Instant::now();
-    // The pool.
-    let pool_size = ((size as f64 * plan.pool) as usize).min(n);
-    let half = |count: usize| {
-        let local = (count as f64 * plan.local) as usize;
-        let (mut a, tau_s) = bottom(&keys_s, count - local);
-        let (b, tau_f) = bottom(&keys_f, local);
-        a.extend(b);
-        a.sort_unstable();
-        a.dedup();
-        (a, tau_s, tau_f)
-    };
-    let (pool, _, _) = half(pool_size);
-    let ones = vec![1.0; pool.len()];
-    let pool_points = take(&problem.points, &pool, &ones);
-    let features: LocalFeatures = problem.map.features(&pool_points);
-    let pool_norms = features.norms_squared();
-    let first = ((size as f64) * plan.selected) as usize;
-    let (selected, _, _) = half(first);
-    let (_, tau_s, tau_f) = half(size);
-    let place = |row: usize| pool.binary_search(&row).ok();
-    let mut rows: Vec<usize> = selected.iter().filter_map(|r| place(*r)).collect();
-    let reference_of = |p: usize| {
-        let row = pool[p];
-        let rate = (if tau_s.is_finite() { shares[row] * tau_s } else { 1e9 })
-            + (if tau_f.is_finite() { problem.norms[row] * tau_f } else { 1e9 });
-        1.0 / (1.0 - (-rate).exp())
-    };
-    let mut settings = WeightSettings { nearness: plan.nearness, ..WeightSettings::default() };
-    let mut start: Vec<f64> = rows.iter().map(|p| reference_of(*p)).collect();
-    let mut products = 0;
-    let mut solution;
-    let mut round = 0;
-    loop {
-        let last = round == plan.rounds;
-        settings.steps = if last { 50 } else { plan.batch_steps };
-        let reference: Vec<f64> = rows.iter().map(|p| reference_of(*p)).collect();
-        let chosen = features.select(&rows);
-        solution = nearest_weights(&chosen, &problem.target, &reference, &start, &settings);
-        products += solution.products;
-        if last {
-            break;
-        }
-        round += 1;
-        // Drop rows of no weight.
-        if plan.drop >= 0.0 {
-            let keep: Vec<usize> =
-                (0..rows.len()).filter(|m| solution.weights[*m] > plan.drop * reference[*m]).collect();
-            start = keep.iter().map(|m| solution.weights[*m]).collect();
-            rows = keep.iter().map(|m| rows[*m]).collect();
-        } else {
-            start = solution.weights.clone();
-        }
-        let room = size - rows.len();
-        let add = room / (plan.rounds - round + 1);
-        let mut taken = vec![false; pool.len()];
-        rows.iter().for_each(|p| taken[*p] = true);
-        let scores = features.scores(&solution.residual);
-        let keys: Vec<f64> = scores
-            .iter()
-            .enumerate()
-            .map(|(p, s)| {
-                let gain = if plan.normalised { s / pool_norms[p].sqrt() } else { *s };
-                if taken[p] || gain <= 0.0 { f64::INFINITY } else { -open_unit(&mut rng).ln() / gain.powf(plan.exponent) }
-            })
-            .collect();
-        let (mut best, _) = bottom(&keys, add);
-        best.retain(|p| keys[*p].is_finite());
-        best.sort_unstable();
-        start.extend(best.iter().map(|_| 0.0));
-        rows.extend(best);
-    }
-    let seconds = started.elapsed().as_secs_f64();
-    let kept: Vec<usize> = (0..rows.len()).filter(|m| solution.weights[*m] > 0.0).collect();
-    let global: Vec<usize> = kept.iter().map(|m| pool[rows[*m]]).collect();
-    let weights: Vec<f64> = kept.iter().map(|m| solution.weights[*m]).collect();
-    let core = take(&problem.points, &global, &weights);
+    let capacity = (pool_capacity(size, problem.points.dim()) as f64 * choice) as usize;
+    let pool = pool_pass(problem, shares, capacity, seed);
+    let pool_seconds = started.elapsed().as_secs_f64();
+    let started = Instant::now();
+    let calibrated = calibrate(&pool, &problem.map, &problem.target, size, seed, settings);
+    let solve_seconds = started.elapsed().as_secs_f64();
+    let rows = calibrated.rows.iter().zip(&calibrated.weights);
+    let core =
+        Points::from_rows(problem.points.dim(), rows.map(|(&p, &w)| (pool.candidates[p].z.as_slice(), w)));
+    let full = Gaussian { mean: problem.full.theta.clone(), precision: problem.full.hessian.clone() };
+    let precision = vec![PRIOR_PRECISION; core.dim()];
+    let certificate = Certificate::new(&core, &full, &precision, Some(calibrated.predicted)).unwrap();
     let own = newton(&core, &problem.full.theta, 1e-12);
     let draws = if std::env::var("DRAWS").is_ok() { half_variance(problem, &core) } else { f64::NAN };
     Outcome {
         kl: kl(&own, &problem.full),
-        predicted: solution.residual.norm_squared(),
-        rows: kept.len(),
-        seconds,
+        certified: certificate.kl,
+        predicted: calibrated.predicted,
+        rows: core.len(),
+        pool_seconds,
+        solve_seconds,
         draws,
-        products,
+        rounds: calibrated.rounds,
+        solves: calibrated.solves,
+        deficient: certificate.deficiencies.len(),
     }
 }
 
@@ -477,66 +422,42 @@ fn prepare(name: &str) -> Result<Problem, Failure> {
     let seconds = started.elapsed().as_secs_f64();
     let map = LocalMap::new(full.theta.clone(), full.hessian.as_ref())?;
     let target = map.sum_of(&full.gradient, full.curvature.as_ref());
-    let started = Instant::now();
-    let tiles: Vec<_> = points.tiles().collect();
-    let norms: Vec<f64> = tiles
-        .par_chunks(64)
-        .flat_map_iter(|tiles| {
-            let mut scratch = vec![[0.0; TILE]; points.dim()];
-            tiles.iter().flat_map(|tile| map.norms(tile, &mut scratch)[..tile.len].to_vec()).collect::<Vec<_>>()
-        })
-        .collect();
     println!(
-        "{name}: {} × {}, d = {}, |b|² {:.2}; {} passes {:.2} s, norms {:.3} s",
+        "{name}: {} × {}, d = {}, |b|² {:.2}; {} passes from 0, {:.2} s",
         points.len(),
         points.dim(),
         map.feature_count(),
         target.norm_squared(),
         full.passes,
         seconds,
-        started.elapsed().as_secs_f64()
     );
-    let start = full.theta.clone();
-    Ok(Problem { points, full, map, target, norms, start })
+    Ok(Problem { points, full, map, target })
 }
 
 fn main() -> Result<(), Failure> {
-    let mut plan = Plan {
-        pool: 20.0,
-        selected: 0.5,
-        rounds: 8,
-        nearness: 1e-6,
-        normalised: true,
-        exponent: 2.0,
-        drop: 0.0,
-        local: 0.5,
-        batch_steps: 3,
-    };
+    let mut settings = CalibrationSettings::default();
+    let mut choice = 1.0;
     let mut seeds = 3;
     let mut jobs: Vec<(String, usize)> = Vec::new();
-    let mut variants: Vec<Plan> = Vec::new();
+    let mut variants = Vec::new();
     for argument in std::env::args().skip(1) {
         if let Some((name, size)) = argument.split_once(':') {
             jobs.push((name.to_string(), size.parse()?));
         } else if argument == "/" {
-            variants.push(plan.clone());
+            variants.push((settings, choice));
         } else if let Some((key, value)) = argument.split_once('=') {
             match key {
-                "pool" => plan.pool = value.parse()?,
-                "selected" => plan.selected = value.parse()?,
-                "rounds" => plan.rounds = value.parse()?,
-                "nearness" => plan.nearness = value.parse()?,
-                "normalised" => plan.normalised = value.parse()?,
-                "exponent" => plan.exponent = value.parse()?,
-                "drop" => plan.drop = value.parse()?,
-                "local" => plan.local = value.parse()?,
-                "steps" => plan.batch_steps = value.parse()?,
+                "choice" => choice = value.parse()?,
+                "selected" => settings.selected = value.parse()?,
+                "rounds" => settings.rounds = value.parse()?,
+                "nearness" => settings.nearness = value.parse()?,
+                "tolerance" => settings.tolerance = value.parse()?,
                 "seeds" => seeds = value.parse()?,
                 _ => return Err(format!("what is {key}?").into()),
             }
         }
     }
-    variants.push(plan);
+    variants.push((settings, choice));
     let mut current: Option<(String, Problem, Vec<Vec<f64>>)> = None;
     for (name, size) in &jobs {
         if current.as_ref().is_none_or(|c| &c.0 != name) {
@@ -545,21 +466,29 @@ fn main() -> Result<(), Failure> {
             current = Some((name.clone(), problem, all));
         }
         let (_, problem, all) = current.as_ref().ok_or("no data")?;
-        for plan in &variants {
-            let outcomes: Vec<Outcome> =
-                (0..seeds).map(|seed| run(problem, *size, seed, &all[seed as usize], plan)).collect();
+        for (settings, choice) in &variants {
+            let outcomes: Vec<Outcome> = (0..seeds)
+                .map(|seed| run(problem, *size, seed, &all[seed as usize], settings, *choice))
+                .collect();
             let mut kls: Vec<f64> = outcomes.iter().map(|o| o.kl).collect();
             kls.sort_by(f64::total_cmp);
             let median = 0.5 * (kls[(kls.len() - 1) / 2] + kls[kls.len() / 2]);
             let mean = |f: fn(&Outcome) -> f64| outcomes.iter().map(f).sum::<f64>() / outcomes.len() as f64;
+            let off = outcomes.iter().map(|o| (o.certified / o.kl).ln().abs().exp()).fold(0.0, f64::max);
             println!(
-                "{name:>16} M {size:5}  KL median {median:9.2e} max {:9.2e}  predicted {:9.2e}  rows {:6.0}  {:6.2} s  {:5.0} products  ½Var {:9.2e}  {plan:?}",
+                "{name:>16} M {size:5}  KL median {median:8.2e} max {:8.2e}  predicted {:8.2e} certified off ×{off:.2}  rows {:5.0}  pool {:.2} s solve {:.2} s  rounds {:.0} solves {:.0} deficient {:.0}  ½Var {:8.2e}  [selected {} rounds {} nearness {:e} choice {choice}]",
                 kls[kls.len() - 1],
                 mean(|o| o.predicted),
                 mean(|o| o.rows as f64),
-                mean(|o| o.seconds),
-                mean(|o| o.products as f64),
+                mean(|o| o.pool_seconds),
+                mean(|o| o.solve_seconds),
+                mean(|o| o.rounds as f64),
+                mean(|o| o.solves as f64),
+                mean(|o| o.deficient as f64),
                 mean(|o| o.draws),
+                settings.selected,
+                settings.rounds,
+                settings.nearness,
             );
         }
     }

@@ -22,7 +22,7 @@ pub struct CalibrationSettings {
 
 impl Default for CalibrationSettings {
     fn default() -> CalibrationSettings {
-        CalibrationSettings { nearness: 1e-6, tolerance: 1e-6, selected: 0.6, rounds: 12 }
+        CalibrationSettings { nearness: 1e-3, tolerance: 1e-6, selected: 0.7, rounds: 8 }
     }
 }
 
@@ -104,13 +104,26 @@ pub fn calibrate(
     }
     match best {
         Some(support) => support.finish(round, solves),
-        None => Calibrated { rows: Vec::new(), weights: Vec::new(), predicted: target.norm_squared(), rounds: 0, solves },
+        None => Calibrated {
+            rows: Vec::new(),
+            weights: Vec::new(),
+            predicted: target.norm_squared(),
+            rounds: 0,
+            solves,
+        },
     }
 }
 
 /// Prices the pool: a row's score is `F_n·r/‖F_n‖`, whose square is what adding that row alone would take off `‖r‖²`. Of the
 /// rows with a positive score `count` are chosen at random in proportion to the square, so that they are not all alike.
-fn price(scores: &[f64], norms: &[f64], taken: &[usize], count: usize, seed: Seed, round: usize) -> Vec<usize> {
+fn price(
+    scores: &[f64],
+    norms: &[f64],
+    taken: &[usize],
+    count: usize,
+    seed: Seed,
+    round: usize,
+) -> Vec<usize> {
     let mut rng = seed.stream(Purpose::Pricing, round as u64);
     let mut keys: Vec<(f64, usize)> = scores
         .iter()
@@ -140,8 +153,12 @@ struct Support {
 impl Support {
     /// The rows that have a weight.
     fn of(rows: &[usize], weights: Weights) -> Support {
-        let (rows, kept) =
-            rows.iter().zip(&weights.weights).filter(|(_, weight)| **weight > 0.0).map(|(&row, &w)| (row, w)).unzip();
+        let (rows, kept) = rows
+            .iter()
+            .zip(&weights.weights)
+            .filter(|(_, weight)| **weight > 0.0)
+            .map(|(&row, &w)| (row, w))
+            .unzip();
         let predicted = weights.residual.norm_squared();
         Support { rows, weights: kept, residual: weights.residual, predicted }
     }

@@ -100,7 +100,9 @@ impl Certificate {
 
     /// The smallest and largest ratio of standard deviations.
     pub fn sd_ratio_range(&self) -> (f64, f64) {
-        self.sd_ratios.iter().fold((f64::INFINITY, 0.0), |(low, high), &ratio| (ratio.min(low), ratio.max(high)))
+        self.sd_ratios
+            .iter()
+            .fold((f64::INFINITY, 0.0), |(low, high), &ratio| (ratio.min(low), ratio.max(high)))
     }
 
     /// Certifies weighted points against the full posterior. The prior is normal with mean 0 and the given precision for each
@@ -122,7 +124,9 @@ impl Certificate {
 fn not_positive_definite(whose: &str) -> Error {
     ErrorKind::Numerical {
         what: format!("the Hessian of {whose} log-posterior is not positive definite"),
-        help: Some("give the prior a smaller scale, so that every coefficient has some information".to_string()),
+        help: Some(
+            "give the prior a smaller scale, so that every coefficient has some information".to_string(),
+        ),
     }
     .into()
 }
@@ -137,9 +141,12 @@ fn compare(own: &Gaussian, full: &Gaussian, rows: usize, predicted_kl: Option<f6
     faer::linalg::triangular_solve::solve_lower_triangular_in_place(factor.L(), half.as_mut(), Par::Seq);
     let mut whitened = half.transpose().to_owned();
     faer::linalg::triangular_solve::solve_lower_triangular_in_place(factor.L(), whitened.as_mut(), Par::Seq);
-    let eigen = whitened
-        .self_adjoint_eigen(Side::Lower)
-        .map_err(|_| Error::from(ErrorKind::Numerical { what: "no eigenvalues of the coreset's Hessian".to_string(), help: None }))?;
+    let eigen = whitened.self_adjoint_eigen(Side::Lower).map_err(|_| {
+        Error::from(ErrorKind::Numerical {
+            what: "no eigenvalues of the coreset's Hessian".to_string(),
+            help: None,
+        })
+    })?;
     let values: Vec<f64> = (0..dim).map(|i| eigen.S()[i].max(f64::MIN_POSITIVE)).collect();
     let shift: Vec<f64> = own.mean.iter().zip(&full.mean).map(|(a, b)| a - b).collect();
     let mut kl = 0.5 * quadratic(full.precision.as_ref(), &shift);
@@ -160,11 +167,15 @@ fn compare(own: &Gaussian, full: &Gaussian, rows: usize, predicted_kl: Option<f6
                 direction.as_mut(),
                 Par::Seq,
             );
-            Deficiency { information: values[i], coefficients: loadings((0..dim).map(|j| direction[(j, 0)] / sd[j])) }
+            Deficiency {
+                information: values[i],
+                coefficients: loadings((0..dim).map(|j| direction[(j, 0)] / sd[j])),
+            }
         })
         .collect();
     deficiencies.sort_by(|a, b| a.information.total_cmp(&b.information));
-    let information = values.iter().fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), &e| (e.min(low), e.max(high)));
+    let information =
+        values.iter().fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), &e| (e.min(low), e.max(high)));
     let verdict = verdict(kl, deficiencies.len(), dim, rows);
     Ok(Certificate { kl, predicted_kl, mean_shifts, sd_ratios, information, deficiencies, verdict })
 }
@@ -285,7 +296,14 @@ fn derivatives(points: &Points, prior_precision: &[f64], theta: &[f64]) -> (Vec<
         }
         let columns = MatRef::from_column_major_slice(tile.z.as_flattened(), TILE, dim);
         let scaled = MatRef::from_column_major_slice(scaled.as_flattened(), TILE, dim);
-        faer::linalg::matmul::matmul(hessian.as_mut(), Accum::Add, columns.transpose(), scaled, 1.0, Par::Seq);
+        faer::linalg::matmul::matmul(
+            hessian.as_mut(),
+            Accum::Add,
+            columns.transpose(),
+            scaled,
+            1.0,
+            Par::Seq,
+        );
     }
     // Rounding leaves the two triangles apart by an ulp: make it symmetric again.
     for j in 0..dim {
@@ -294,4 +312,92 @@ fn derivatives(points: &Points, prior_precision: &[f64], theta: &[f64]) -> (Vec<
         }
     }
     (gradient, hessian)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::{Purpose, Seed, open_unit};
+
+    /// Three columns: an intercept, a uniform one, and a rare indicator that occurs in every fiftieth row.
+    fn data(count: usize) -> Points {
+        let mut rng = Seed(8).stream(Purpose::Generate, 0);
+        let mut points = Points::new(3);
+        for n in 0..count {
+            let x = [1.0, 2.0 * open_unit(&mut rng) - 1.0, if n % 50 == 0 { 1.0 } else { 0.0 }];
+            let s = 0.3 + x[1] - 0.5 * x[2];
+            let y = if open_unit(&mut rng) < 1.0 / (1.0 + (-s).exp()) { 1.0 } else { -1.0 };
+            points.push(&x.map(|x| x * y), 1.0);
+        }
+        points
+    }
+
+    const PRIOR: [f64; 3] = [0.25; 3];
+
+    fn full(points: &Points) -> Gaussian {
+        maximum(points, &PRIOR, &[0.0; 3]).expect("a maximum")
+    }
+
+    #[test]
+    fn the_maximum_has_no_gradient() {
+        let points = data(2000);
+        let gaussian = full(&points);
+        let (gradient, _) = derivatives(&points, &PRIOR, &gaussian.mean);
+        assert!(gradient.iter().all(|g| g.abs() < 1e-6), "{gradient:?}");
+    }
+
+    #[test]
+    fn the_data_themselves_are_indistinguishable_from_themselves() {
+        let points = data(2000);
+        let certificate = Certificate::new(&points, &full(&points), &PRIOR, None).expect("a certificate");
+        assert!(certificate.kl.abs() < 1e-12, "{}", certificate.kl);
+        assert_eq!(certificate.verdict, Verdict::Indistinguishable);
+        assert!(certificate.deficiencies.is_empty());
+    }
+
+    #[test]
+    fn the_divergence_agrees_with_the_dense_formula() {
+        // Two dimensions, by hand: Σ⁻¹ = precision, KL = ½[tr(P_f Σ_o) − 2 + δᵀP_fδ + ln(det P_o/det P_f)].
+        let own = Gaussian { mean: vec![0.3, -0.2], precision: faer::mat![[2.0, 0.5], [0.5, 1.0]] };
+        let full = Gaussian { mean: vec![0.1, 0.1], precision: faer::mat![[3.0, -0.4], [-0.4, 0.7]] };
+        let det_own: f64 = 2.0 * 1.0 - 0.25;
+        let det_full: f64 = 3.0 * 0.7 - 0.16;
+        let trace = (3.0 * 1.0 - (-0.4) * 0.5 - (-0.4) * 0.5 + 0.7 * 2.0) / det_own;
+        let shift = [0.2, -0.3];
+        let square = 3.0 * shift[0] * shift[0] - 0.8 * shift[0] * shift[1] + 0.7 * shift[1] * shift[1];
+        let expected = 0.5 * (trace - 2.0 + square + (det_own / det_full).ln());
+        let certificate = compare(&own, &full, 10, None).expect("a certificate");
+        assert!((certificate.kl - expected).abs() < 1e-13, "{} against {expected}", certificate.kl);
+        let sd = (0.7 / det_full).sqrt();
+        assert!((certificate.mean_shifts[0] - 0.2 / sd).abs() < 1e-13);
+        assert!((certificate.sd_ratios[0] - (1.0 / det_own).sqrt() / sd).abs() < 1e-13);
+    }
+
+    #[test]
+    fn a_coreset_robbed_of_a_rare_level_says_so() {
+        let points = data(5000);
+        let mut robbed = Points::new(3);
+        for n in (0..points.len()).filter(|n| n % 50 != 0) {
+            robbed.push(&points.row(n), 5000.0 / 4900.0);
+        }
+        let certificate = Certificate::new(&robbed, &full(&points), &PRIOR, None).expect("a certificate");
+        assert_eq!(certificate.deficiencies.len(), 1);
+        let (coefficient, loading) = certificate.deficiencies[0].coefficients[0];
+        assert_eq!(coefficient, 2);
+        assert!(loading > 0.8, "{loading}");
+        assert!(certificate.kl > 1.0, "{}", certificate.kl);
+        assert!(matches!(certificate.verdict, Verdict::TooSmall { try_size } if try_size > robbed.len()));
+    }
+
+    #[test]
+    fn the_guard_keeps_the_better() {
+        let points = data(1000);
+        let gaussian = full(&points);
+        let good = Certificate::new(&points, &gaussian, &PRIOR, None).expect("a certificate");
+        let half =
+            Points::from_rows(3, [(points.row(1).as_slice(), 500.0), (points.row(2).as_slice(), 500.0)]);
+        let bad = Certificate::new(&half, &gaussian, &PRIOR, None).expect("a certificate");
+        assert_eq!(Guard::decide(&good, &bad), Guard::Calibrated);
+        assert_eq!(Guard::decide(&bad, &good), Guard::Reference);
+    }
 }

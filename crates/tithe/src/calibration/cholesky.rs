@@ -28,9 +28,9 @@ pub(crate) fn factor(matrix: &mut Mat<f64>) -> bool {
             strips.push(strip);
             remaining = after;
         }
-        strips
-            .par_iter_mut()
-            .for_each(|strip| solve_lower_triangular_in_place(lower, strip.as_mut().transpose_mut(), Par::Seq));
+        strips.par_iter_mut().for_each(|strip| {
+            solve_lower_triangular_in_place(lower, strip.as_mut().transpose_mut(), Par::Seq)
+        });
         // The trailing triangle: each block of columns on its own.
         let strips: Vec<_> = strips.iter().map(|strip| strip.as_ref()).collect();
         let mut columns = Vec::new();
@@ -58,7 +58,8 @@ mod tests {
     #[test]
     fn the_factor_multiplies_back() {
         for order in [1, 5, BLOCK, BLOCK + 1, 3 * BLOCK - 7] {
-            let root = Mat::from_fn(order, order, |i, j| f64::from(((i * 7 + j * 13 + i * j) % 17) as u32) - 8.0);
+            let root =
+                Mat::from_fn(order, order, |i, j| f64::from(((i * 7 + j * 13 + i * j) % 17) as u32) - 8.0);
             let mut matrix = &root * root.transpose();
             (0..order).for_each(|i| matrix[(i, i)] += 1.0);
             let original = matrix.clone();

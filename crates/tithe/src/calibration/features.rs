@@ -67,7 +67,10 @@ impl LocalMap {
         let factor = hessian.llt(Side::Lower).map_err(|_| -> Error {
             ErrorKind::Numerical {
                 what: "the Hessian of the log-posterior is not positive definite".to_string(),
-                help: Some("give the prior a smaller scale, so that every coefficient has some information".to_string()),
+                help: Some(
+                    "give the prior a smaller scale, so that every coefficient has some information"
+                        .to_string(),
+                ),
             }
             .into()
         })?;
@@ -110,7 +113,10 @@ impl LocalMap {
                 second[(i, j)] = second[(j, i)];
             }
         }
-        LocalSum { first: (0..dim).map(|i| first[(i, 0)] * std::f64::consts::FRAC_1_SQRT_2).collect(), second }
+        LocalSum {
+            first: (0..dim).map(|i| first[(i, 0)] * std::f64::consts::FRAC_1_SQRT_2).collect(),
+            second,
+        }
     }
 
     /// The features of points; their weights play no part.
@@ -329,14 +335,7 @@ impl LocalFeatures {
             let start = chunk * CHUNK;
             let directions = self.directions.subcols(start, scores.len());
             let mut product = Mat::zeros(self.dim(), scores.len());
-            matmul(
-                product.as_mut(),
-                Accum::Replace,
-                residual.second.as_ref(),
-                directions,
-                1.0,
-                Par::Seq,
-            );
+            matmul(product.as_mut(), Accum::Replace, residual.second.as_ref(), directions, 1.0, Par::Seq);
             for (r, score) in scores.iter_mut().enumerate() {
                 let m = start + r;
                 let (mut linear, mut quadratic) = (0.0, 0.0);
@@ -408,5 +407,131 @@ impl LocalFeatures {
             }
         }
         dense
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::rng::{Purpose, Seed, open_unit};
+
+    /// Points with entries in ±2, weights in (0, 3], and a map at a pilot with a random positive definite Hessian.
+    pub(crate) fn example(dim: usize, count: usize, seed: u64) -> (LocalMap, Points) {
+        let mut rng = Seed(seed).stream(Purpose::Generate, 0);
+        let mut uniform = || 4.0 * open_unit(&mut rng) - 2.0;
+        let theta: Vec<f64> = (0..dim).map(|_| 0.5 * uniform()).collect();
+        let root = Mat::from_fn(dim, dim, |_, _| uniform());
+        let mut hessian = &root * root.transpose();
+        (0..dim).for_each(|i| hessian[(i, i)] += 1.0);
+        let mut points = Points::new(dim);
+        for _ in 0..count {
+            let z: Vec<f64> = (0..dim).map(|_| uniform()).collect();
+            points.push(&z, 0.75 * (uniform() + 2.0) + 1e-3);
+        }
+        (LocalMap::new(theta, hessian.as_ref()).expect("positive definite"), points)
+    }
+
+    /// `[g·u/√2 ; (h/2)·svec(uuᵀ)]`, entry by entry from the definition.
+    fn plain(map: &LocalMap, z: &[f64]) -> Vec<f64> {
+        let s: f64 = z.iter().zip(map.theta()).map(|(z, t)| z * t).sum();
+        let g = -1.0 / (1.0 + s.exp());
+        let h = 1.0 / ((1.0 + s.exp()) * (1.0 + (-s).exp()));
+        let u: Vec<f64> =
+            (0..z.len()).map(|i| (0..z.len()).map(|j| map.whitening()[(i, j)] * z[j]).sum()).collect();
+        let mut features: Vec<f64> = u.iter().map(|u| g * u / 2f64.sqrt()).collect();
+        for j in 0..u.len() {
+            features.push(h / 2.0 * u[j] * u[j]);
+            for i in j + 1..u.len() {
+                features.push(h / 2.0 * 2f64.sqrt() * u[i] * u[j]);
+            }
+        }
+        features
+    }
+
+    fn dot(a: &[f64], b: &[f64]) -> f64 {
+        a.iter().zip(b).map(|(a, b)| a * b).sum()
+    }
+
+    fn near(a: f64, b: f64, scale: f64) -> bool {
+        (a - b).abs() <= 1e-11 * scale.max(1.0)
+    }
+
+    #[test]
+    fn the_whitening_is_the_inverse_root_of_the_hessian() {
+        let hessian = faer::mat![[4.0, 1.0], [1.0, 3.0]];
+        let map = LocalMap::new(vec![0.0; 2], hessian.as_ref()).expect("positive definite");
+        let identity = map.whitening() * hessian * map.whitening().transpose();
+        assert!((identity - Mat::<f64>::identity(2, 2)).norm_max() < 1e-14);
+    }
+
+    #[test]
+    fn closed_forms_agree_with_explicit_feature_vectors() {
+        let (map, points) = example(4, 700, 1);
+        let features = map.features(&points);
+        let explicit: Vec<Vec<f64>> = (0..points.len()).map(|n| plain(&map, &points.row(n))).collect();
+        let dense = features.dense();
+        let sum = features.sum(&points.weights());
+        let mut expected = vec![0.0; map.feature_count()];
+        for (n, row) in explicit.iter().enumerate() {
+            expected.iter_mut().zip(row).for_each(|(e, f)| *e += points.weight(n) * f);
+            for (a, b) in dense.col_as_slice(n).iter().zip(row) {
+                assert!(near(*a, *b, b.abs()));
+            }
+        }
+        for (a, b) in sum.to_vec().iter().zip(&expected) {
+            assert!(near(*a, *b, 100.0), "{a} against {b}");
+        }
+        assert!(near(sum.norm_squared(), dot(&expected, &expected), dot(&expected, &expected)));
+        let squares = features.norms_squared();
+        let scores = features.scores(&sum);
+        let gram = features.gram(&features.select(&[3, 600]));
+        for (n, row) in explicit.iter().enumerate() {
+            assert!(near(squares[n], dot(row, row), 1.0));
+            assert!(near(scores[n], dot(row, &expected), 100.0));
+            assert!(near(gram[(n, 0)], dot(row, &explicit[3]), 1.0));
+            assert!(near(gram[(n, 1)], dot(row, &explicit[600]), 1.0));
+        }
+        let mut scratch = vec![[0.0; TILE]; 4];
+        for (t, tile) in points.tiles().enumerate() {
+            let norms = map.norms(&tile, &mut scratch);
+            for r in 0..tile.len {
+                assert!(near(norms[r] * norms[r], squares[t * TILE + r], 1.0));
+            }
+        }
+    }
+
+    #[test]
+    fn the_target_needs_only_the_gradient_and_hessian_sums() {
+        let (map, points) = example(3, 300, 2);
+        let mut gradient = vec![0.0; 3];
+        let mut curvature = Mat::zeros(3, 3);
+        for n in 0..points.len() {
+            let z = points.row(n);
+            let (g, h) = slope_and_curvature(dot(&z, map.theta()));
+            for i in 0..3 {
+                gradient[i] += points.weight(n) * g * z[i];
+                for j in 0..3 {
+                    curvature[(i, j)] += points.weight(n) * h * z[i] * z[j];
+                }
+            }
+        }
+        let target = map.sum_of(&gradient, curvature.as_ref());
+        let direct = map.features(&points).sum(&points.weights());
+        assert!(target.minus(&direct).norm_squared() < 1e-20 * direct.norm_squared());
+    }
+
+    #[test]
+    fn an_indefinite_hessian_is_an_error() {
+        let hessian = faer::mat![[1.0, 2.0], [2.0, 1.0]];
+        assert!(LocalMap::new(vec![0.0; 2], hessian.as_ref()).is_err());
+    }
+
+    #[test]
+    fn slope_and_curvature_far_out() {
+        for s in [-800.0, -30.0, 0.0, 30.0, 800.0] {
+            let (g, h) = slope_and_curvature(s);
+            assert!((-1.0..=0.0).contains(&g) && (0.0..=0.25).contains(&h), "{s}: {g} {h}");
+        }
+        assert_eq!(slope_and_curvature(0.0), (-0.5, 0.25));
     }
 }

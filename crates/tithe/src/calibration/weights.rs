@@ -116,9 +116,8 @@ fn by_dual(features: &LocalFeatures, target: &LocalSum, reference: &[f64], ridge
         let Ok(factor) = jacobian.llt(Side::Lower) else { break };
         factor.solve_in_place(next.as_mut());
         let step: Vec<f64> = (0..d).map(|i| next[(i, 0)] - lambda[i]).collect();
-        let tilt_step: Vec<f64> = (0..count)
-            .map(|m| dense.col_as_slice(m).iter().zip(&step).map(|(a, s)| a * s).sum())
-            .collect();
+        let tilt_step: Vec<f64> =
+            (0..count).map(|m| dense.col_as_slice(m).iter().zip(&step).map(|(a, s)| a * s).sum()).collect();
         let mut length = 1.0;
         let improved = loop {
             let trial: Vec<f64> = lambda.iter().zip(&step).map(|(a, s)| a + length * s).collect();
@@ -162,8 +161,9 @@ fn by_support(
         let chosen = features.select(&support);
         let scores = chosen.scores(target);
         let scale: Vec<f64> = support.iter().map(|&m| 1.0 / (norms[m] + penalty[m]).sqrt()).collect();
-        let right: Vec<f64> =
-            (0..support.len()).map(|i| scale[i] * (scores[i] + penalty[support[i]] * reference[support[i]])).collect();
+        let right: Vec<f64> = (0..support.len())
+            .map(|i| scale[i] * (scores[i] + penalty[support[i]] * reference[support[i]]))
+            .collect();
         let diagonal: Vec<f64> = support.iter().map(|&m| penalty[m]).collect();
         let system = System { features: &chosen, scale: &scale, diagonal: &diagonal };
         let solution = if support.len() <= GRAM_ROWS {
@@ -279,5 +279,168 @@ impl System<'_> {
         }
         let settled = solution.iter().all(|v| *v >= 0.0);
         Solution { values: solution, settled }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::features::tests::example;
+    use super::*;
+    use proptest::prelude::*;
+
+    /// `½‖Aw − b‖² + ½ρΣ(w − w⁰)²/w⁰` and its gradient, from explicit feature vectors.
+    fn objective(dense: &Mat<f64>, b: &[f64], reference: &[f64], rho: f64, w: &[f64]) -> (f64, Vec<f64>) {
+        let mut residual = b.iter().map(|b| -b).collect::<Vec<f64>>();
+        for (m, w) in w.iter().enumerate() {
+            residual.iter_mut().zip(dense.col_as_slice(m)).for_each(|(r, a)| *r += w * a);
+        }
+        let mut value = 0.5 * residual.iter().map(|r| r * r).sum::<f64>();
+        let gradient = (0..w.len())
+            .map(|m| {
+                let change = w[m] - reference[m];
+                value += 0.5 * rho * change * change / reference[m];
+                rho * change / reference[m]
+                    + dense.col_as_slice(m).iter().zip(&residual).map(|(a, r)| a * r).sum::<f64>()
+            })
+            .collect();
+        (value, gradient)
+    }
+
+    /// A plain slow way: projected gradient steps with a safe length.
+    fn slowly(dense: &Mat<f64>, b: &[f64], reference: &[f64], rho: f64) -> Vec<f64> {
+        let squares: f64 =
+            (0..dense.ncols()).map(|m| dense.col_as_slice(m).iter().map(|a| a * a).sum::<f64>()).sum();
+        let least = reference.iter().copied().fold(f64::INFINITY, f64::min);
+        let length = 1.0 / (squares + rho / least);
+        let mut w = reference.to_vec();
+        for _ in 0..200_000 {
+            let (_, gradient) = objective(dense, b, reference, rho, &w);
+            w.iter_mut().zip(&gradient).for_each(|(w, g)| *w = (*w - length * g).max(0.0));
+        }
+        w
+    }
+
+    #[test]
+    fn the_dual_agrees_with_projected_gradients() {
+        // Half the points are the data; the reference weights are wrong on purpose, so that some become 0.
+        let (map, points) = example(2, 12, 5);
+        let features = map.features(&points);
+        let wanted: Vec<f64> = (0..12).map(|m| if m % 2 == 0 { 2.0 } else { 0.0 }).collect();
+        let target = features.sum(&wanted);
+        let reference = points.weights();
+        let nearness = 0.05;
+        let rho = nearness / reference.iter().sum::<f64>();
+        let solved = nearest_weights(&features, &target, &reference, nearness);
+        let slow = slowly(&features.dense(), &target.to_vec(), &reference, rho);
+        assert!(slow.contains(&0.0), "the constraint must matter: {slow:?}");
+        for (a, b) in solved.weights.iter().zip(&slow) {
+            assert!((a - b).abs() < 1e-6, "{:?} against {slow:?}", solved.weights);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+
+        #[test]
+        fn the_dual_meets_the_optimality_conditions(seed in 0u64..1000, nearness in -8.0f64..0.0, spread in 0.0f64..12.0) {
+            let (map, points) = example(3, 60, seed);
+            let features = map.features(&points);
+            let reference: Vec<f64> =
+                points.weights().iter().enumerate().map(|(m, w)| w * 10f64.powf(spread * ((m % 5) as f64 - 2.0) / 2.0)).collect();
+            let target = features.sum(&points.weights());
+            let nearness = 10f64.powf(nearness);
+            let rho = nearness / reference.iter().sum::<f64>();
+            let solved = nearest_weights(&features, &target, &reference, nearness);
+            let dense = features.dense();
+            let (_, gradient) = objective(&dense, &target.to_vec(), &reference, rho, &solved.weights);
+            for m in 0..60 {
+                let norm = dense.col_as_slice(m).iter().map(|a| a * a).sum::<f64>().sqrt();
+                let slack = 1e-7 * (norm * target.norm_squared().sqrt() + rho);
+                prop_assert!(solved.weights[m] >= 0.0);
+                prop_assert!(gradient[m] >= -slack, "row {m}: {} {}", solved.weights[m], gradient[m]);
+                if solved.weights[m] > 0.0 {
+                    prop_assert!(gradient[m] <= slack * (1.0 + 1.0 / solved.weights[m]), "row {m}: {} {}", solved.weights[m], gradient[m]);
+                }
+            }
+        }
+
+        #[test]
+        fn the_support_is_optimal_on_itself(seed in 0u64..1000, nearness in -8.0f64..0.0) {
+            // d = 44 features, 40 rows: the support solver.
+            let (map, points) = example(8, 40, seed);
+            let features = map.features(&points);
+            let (_, others) = example(8, 200, seed + 5000);
+            let target = map.features(&others).sum(&vec![0.2; 200]);
+            let reference = points.weights();
+            let nearness = 10f64.powf(nearness);
+            let rho = nearness / reference.iter().sum::<f64>();
+            let solved = nearest_weights(&features, &target, &reference, nearness);
+            let (value, gradient) = objective(&features.dense(), &target.to_vec(), &reference, rho, &solved.weights);
+            let (nothing, _) = objective(&features.dense(), &target.to_vec(), &reference, rho, &[0.0; 40]);
+            prop_assert!(value < nothing);
+            for m in 0..40 {
+                prop_assert!(solved.weights[m] >= 0.0);
+                if solved.weights[m] > 0.0 {
+                    prop_assert!(gradient[m].abs() < 1e-8, "row {m}: {} {}", solved.weights[m], gradient[m]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn leaving_rows_on_one_factor_is_solving_again() {
+        let (map, points) = example(8, 40, 3);
+        let features = map.features(&points);
+        let (_, others) = example(8, 200, 77);
+        let target = map.features(&others).sum(&vec![0.2; 200]);
+        let solved = nearest_weights(&features, &target, &points.weights(), 1e-4);
+        let rho = 1e-4 / points.weights().iter().sum::<f64>();
+        let support: Vec<usize> = (0..40).filter(|&m| solved.weights[m] > 0.0).collect();
+        assert!(support.len() < 40, "some row must leave");
+        // Solved afresh on the support, by a different factorisation.
+        let chosen = features.select(&support);
+        let mut system = chosen.gram(&chosen);
+        (0..support.len()).for_each(|i| system[(i, i)] += rho / points.weight(support[i]));
+        let scores = chosen.scores(&target);
+        let right = Mat::from_fn(support.len(), 1, |i, _| scores[i] + rho);
+        let fresh = system.partial_piv_lu().solve(right);
+        for (i, &m) in support.iter().enumerate() {
+            assert!((fresh[(i, 0)] - solved.weights[m]).abs() < 1e-6 * (1.0 + solved.weights[m]));
+        }
+    }
+
+    #[test]
+    fn conjugate_gradients_solve_the_same_system() {
+        let (map, points) = example(8, 40, 9);
+        let features = map.features(&points);
+        let norms = features.norms_squared();
+        let diagonal = vec![1e-3; 40];
+        let scale: Vec<f64> = norms.iter().map(|n| 1.0 / (n + 1e-3).sqrt()).collect();
+        let system = System { features: &features, scale: &scale, diagonal: &diagonal };
+        // A right-hand side whose solution is positive: no row leaves.
+        let wanted: Vec<f64> = (1..=40).map(f64::from).collect();
+        let scaled: Vec<f64> = wanted.iter().zip(&scale).map(|(a, b)| a * b).collect();
+        let scores = features.scores(&features.sum(&scaled));
+        let right: Vec<f64> = (0..40).map(|m| scale[m] * (scores[m] + diagonal[m] * scaled[m])).collect();
+        let mut solves = 0;
+        for solution in
+            [system.solve_by_gram(&right, &mut solves), system.solve_by_gradients(&right, &mut solves)]
+        {
+            assert!(solution.settled);
+            for (a, b) in solution.values.iter().zip(&wanted) {
+                assert!((a - b).abs() < 1e-4 * b, "{a} against {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn equal_rows_and_weights_of_all_sizes_do_no_harm() {
+        let (map, points) = example(8, 20, 4);
+        let features = map.features(&points).select(&[0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9]);
+        let reference: Vec<f64> = (0..14).map(|m| 10f64.powi(12 - 2 * (m % 13))).collect();
+        let target = map.features(&points).sum(&[1.0; 20]);
+        let solved = nearest_weights(&features, &target, &reference, 1e-6);
+        assert!(solved.weights.iter().all(|w| w.is_finite() && *w >= 0.0));
+        assert!(solved.residual.norm_squared() < target.norm_squared());
     }
 }
