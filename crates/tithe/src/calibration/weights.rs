@@ -424,8 +424,8 @@ mod tests {
         let (map, points) = example(8, 40, 9);
         let features = map.features(&points);
         let norms = features.norms_squared();
-        let diagonal = vec![1e-3; 40];
-        let scale: Vec<f64> = norms.iter().map(|n| 1.0 / (n + 1e-3).sqrt()).collect();
+        let diagonal = vec![0.5; 40];
+        let scale: Vec<f64> = norms.iter().map(|n| 1.0 / (n + 0.5).sqrt()).collect();
         let system = System { features: &features, scale: &scale, diagonal: &diagonal };
         // A right-hand side whose solution is positive: no row leaves.
         let wanted: Vec<f64> = (1..=40).map(f64::from).collect();
