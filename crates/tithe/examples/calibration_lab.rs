@@ -324,11 +324,20 @@ struct Problem {
 fn pool_pass(problem: &Problem, shares: &[f64], capacity: usize, seed: Seed) -> Pool {
     const TILES: usize = 512;
     let tiles: Vec<_> = problem.points.tiles().collect();
+    // Rough totals, as a pilot coreset would give them: from every 97th tile.
+    let mut scratch = vec![[0.0; TILE]; problem.points.dim()];
+    let norms: f64 = 97.0
+        * tiles
+            .iter()
+            .step_by(97)
+            .map(|t| problem.map.norms(t, &mut scratch).iter().sum::<f64>())
+            .sum::<f64>();
+    let total: f64 = shares.iter().sum();
     tiles
         .par_chunks(TILES)
         .enumerate()
         .map(|(block, tiles)| {
-            let mut race = Race::new(capacity);
+            let mut race = Race::with_totals(capacity, total, norms);
             let mut rng = seed.stream(Purpose::Pool, block as u64);
             let mut scratch = vec![[0.0; TILE]; problem.points.dim()];
             for (t, tile) in tiles.iter().enumerate() {
@@ -342,7 +351,7 @@ fn pool_pass(problem: &Problem, shares: &[f64], capacity: usize, seed: Seed) -> 
         })
         .collect::<Vec<_>>()
         .into_iter()
-        .fold(Race::new(capacity), Race::merge)
+        .fold(Race::with_totals(capacity, total, norms), Race::merge)
         .finish()
 }
 

@@ -7,6 +7,9 @@ use super::pool::Pool;
 use super::weights::{Weights, nearest_weights};
 use crate::rng::{Purpose, Seed, open_unit};
 
+/// Where weights alone can meet the target, nearness may count this much less: the target is then met exactly.
+const WEIGHTS_ALONE: f64 = 1e-3;
+
 /// How to calibrate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CalibrationSettings {
@@ -61,15 +64,15 @@ pub fn calibrate(
     let features = map.features(&pool.points());
     let norms: Vec<f64> = features.norms_squared().iter().map(|square| square.sqrt()).collect();
     let reference = pool.reference_weights(size);
-    let solve = |rows: &[usize]| {
+    let solve = |rows: &[usize], nearness: f64| {
         let reference: Vec<f64> = rows.iter().map(|&p| reference[p]).collect();
-        nearest_weights(&features.select(rows), target, &reference, settings.nearness)
+        nearest_weights(&features.select(rows), target, &reference, nearness)
     };
     let mut solves = 0;
     // With many more rows than features, weights alone can meet the target.
     if 4 * features.feature_count() <= size {
         let rows = pool.first(size);
-        let weights = solve(&rows);
+        let weights = solve(&rows, settings.nearness * WEIGHTS_ALONE);
         solves += weights.solves;
         if weights.residual.norm_squared() <= settings.tolerance {
             return Support::of(&rows, weights).finish(0, solves);
@@ -79,7 +82,7 @@ pub fn calibrate(
     let mut best: Option<Support> = None;
     let mut round = 0;
     loop {
-        let weights = solve(&rows);
+        let weights = solve(&rows, settings.nearness);
         solves += weights.solves;
         let support = Support::of(&rows, weights);
         rows.clone_from(&support.rows);
@@ -165,5 +168,77 @@ impl Support {
 
     fn finish(self, rounds: usize, solves: usize) -> Calibrated {
         Calibrated { rows: self.rows, weights: self.weights, predicted: self.predicted, rounds, solves }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::features::tests::example;
+    use super::super::pool::Race;
+    use super::*;
+    use crate::points::{Points, TILE};
+
+    fn pool(map: &LocalMap, points: &Points, capacity: usize) -> Pool {
+        let mut race = Race::new(capacity);
+        let mut rng = Seed(1).stream(Purpose::Pool, 0);
+        let mut scratch = vec![[0.0; TILE]; points.dim()];
+        for (t, tile) in points.tiles().enumerate() {
+            let norms = map.norms(&tile, &mut scratch);
+            race.enter(&tile, &[1.0; TILE], &norms, |r| (t * TILE + r) as u64, &mut rng);
+        }
+        race.finish()
+    }
+
+    fn check(dim: usize, count: usize, size: usize, most: f64) -> Calibrated {
+        let (map, points) = example(dim, count, 6);
+        let target = map.features(&points).sum(&points.weights());
+        let pool = pool(&map, &points, pool_capacity(size, dim));
+        let calibrated = calibrate(&pool, &map, &target, size, Seed(2), &CalibrationSettings::default());
+        assert!(calibrated.rows.len() <= size);
+        assert!(calibrated.weights.iter().all(|w| *w > 0.0 && w.is_finite()));
+        // The prediction is what the rows and weights really give.
+        let features = map.features(&pool.points()).select(&calibrated.rows);
+        let residual = target.minus(&features.sum(&calibrated.weights));
+        assert!(
+            (residual.norm_squared() - calibrated.predicted).abs() <= 1e-9 * (1.0 + calibrated.predicted)
+        );
+        assert!(
+            calibrated.predicted <= most * target.norm_squared(),
+            "{calibrated:?} of {}",
+            target.norm_squared()
+        );
+        calibrated
+    }
+
+    #[test]
+    fn many_rows_for_few_features_need_weights_alone() {
+        assert_eq!(check(3, 3000, 200, 1e-9).rounds, 0);
+    }
+
+    #[test]
+    fn few_rows_for_many_features_are_priced() {
+        // d = 77 features, 60 rows: no exact weights in general.
+        let calibrated = check(11, 3000, 60, 1e-3);
+        assert!(calibrated.rounds > 0);
+    }
+
+    #[test]
+    fn fewer_rows_than_features_in_all() {
+        check(11, 40, 30, 1e-1);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_rows() {
+        let (a, b) = (check(11, 1000, 60, 1e-2), check(11, 1000, 60, 1e-2));
+        assert_eq!((a.rows, a.weights), (b.rows, b.weights));
+    }
+
+    #[test]
+    fn an_empty_pool_is_no_panic() {
+        let (map, _) = example(2, 1, 1);
+        let target = LocalSum::zero(2);
+        let calibrated =
+            calibrate(&Race::new(5).finish(), &map, &target, 10, Seed(1), &CalibrationSettings::default());
+        assert!(calibrated.rows.is_empty());
     }
 }
