@@ -75,12 +75,12 @@ fn synthetic(name: &str) -> Points {
         let mut x = [0.0; 10];
         let y;
         if name == "binary10" {
-            let mut s = 0.0;
+            let mut s: f64 = 0.0;
             for j in 0..10 {
                 x[j] = if open_unit(&mut rng) <= p[j] { 1.0 } else { 0.0 };
                 s += x[j] * theta[j];
             }
-            y = if open_unit(&mut rng) <= 1.0 / (1.0 + (-s as f64).exp()) { 1.0 } else { -1.0 };
+            y = if open_unit(&mut rng) <= 1.0 / (1.0 + (-s).exp()) { 1.0 } else { -1.0 };
         } else {
             y = if rng.next_u64() & 1 == 0 { 1.0 } else { -1.0 };
             for (j, x) in x.iter_mut().enumerate() {

@@ -303,10 +303,10 @@ impl LocalFeatures {
         let end = (start + CHUNK).min(self.len());
         let mut part = LocalSum::zero(self.dim());
         let mut scaled = Mat::zeros(self.dim(), end - start);
-        for m in start..end {
+        for (m, weight) in weights.iter().enumerate().take(end).skip(start) {
             let column = self.directions.col_as_slice(m);
-            let slope = weights[m] * self.slopes[m] * std::f64::consts::FRAC_1_SQRT_2;
-            let curvature = weights[m] * self.curvatures[m] * 0.5;
+            let slope = weight * self.slopes[m] * std::f64::consts::FRAC_1_SQRT_2;
+            let curvature = weight * self.curvatures[m] * 0.5;
             for ((sum, scaled), u) in
                 part.first.iter_mut().zip(scaled.col_as_slice_mut(m - start)).zip(column)
             {

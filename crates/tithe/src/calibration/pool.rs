@@ -40,15 +40,9 @@ struct Runner {
     candidate: Candidate,
 }
 
-impl Runner {
-    fn order(&self, other: &Runner) -> Ordering {
-        self.key.total_cmp(&other.key).then(self.candidate.position.cmp(&other.candidate.position))
-    }
-}
-
 impl PartialEq for Runner {
     fn eq(&self, other: &Runner) -> bool {
-        self.order(other) == Ordering::Equal
+        self.cmp(other) == Ordering::Equal
     }
 }
 
@@ -56,13 +50,13 @@ impl Eq for Runner {}
 
 impl PartialOrd for Runner {
     fn partial_cmp(&self, other: &Runner) -> Option<Ordering> {
-        Some(self.order(other))
+        Some(self.cmp(other))
     }
 }
 
 impl Ord for Runner {
     fn cmp(&self, other: &Runner) -> Ordering {
-        self.order(other)
+        self.key.total_cmp(&other.key).then(self.candidate.position.cmp(&other.candidate.position))
     }
 }
 
@@ -116,8 +110,8 @@ impl Race {
         position: impl Fn(usize) -> u64,
         rng: &mut Rng,
     ) {
-        let mut worst_share = worst(&self.by_share, self.capacity, self.limits.share);
-        let mut worst_norm = worst(&self.by_norm, self.capacity, self.limits.norm);
+        let worst_share = worst(&self.by_share, self.capacity, self.limits.share);
+        let worst_norm = worst(&self.by_norm, self.capacity, self.limits.norm);
         for r in 0..tile.len {
             let (share, norm) = (shares[r], tile.w[r] * norms[r]);
             let (share_unit, norm_unit) = (open_unit(rng), open_unit(rng));
