@@ -203,7 +203,8 @@ fn verdict(kl: f64, deficient: usize, dim: usize, rows: usize) -> Verdict {
     } else if kl <= GOOD && deficient == 0 {
         Verdict::Good
     } else {
-        // Twice the rows took the KL down by a factor of 10 or more on all data tried; never below the rows that carry D means.
+        // A rule of thumb: half as many rows again, doubled for every factor of 10 that the KL is too large, and never fewer
+        // than ten for each coefficient.
         let decades = (kl / GOOD).log10().clamp(0.0, 2.0);
         let wanted = rows as f64 * 1.5 * 2f64.powf(decades);
         let wanted = wanted.max(10.0 * dim as f64);

@@ -9,7 +9,8 @@
 //!
 //! *Support*, for features as many as rows or more: the minimum without `w ≥ 0` is one linear system of dimension M,
 //! whose matrix is the closed-form Gram matrix. Rows with a negative weight leave and the rest is solved again, until
-//! none is left. One Cholesky factor serves all these solves: with `Q = LLᵀ` and the leaving rows `T`, the
+//! none is left. The weights are then optimal among those of the rows that stayed; whether a row that left should come
+//! back is for pricing to find, not for the solver. One Cholesky factor serves all these solves: with `Q = LLᵀ` and the leaving rows `T`, the
 //! solution that is 0 on `T` is `w − Q⁻¹E_T ((Q⁻¹)_TT)⁻¹ w_T`. Where the matrix would not fit, conjugate gradients
 //! with products `A·` and `Aᵀ·` take its place.
 
@@ -27,7 +28,7 @@ const DUAL_FEATURES: usize = 600;
 const DUAL_TOLERANCE: f64 = 1e-7;
 /// Above this many rows the Gram matrix gives way to conjugate gradients.
 const GRAM_ROWS: usize = 5_000;
-/// Newton steps of the dual, solves of one support; neither was ever seen to need half as many.
+/// Newton steps of the dual, or solves of one support, at most.
 const NEWTON_STEPS: usize = 60;
 /// Conjugate gradients stop at this residual, relative to the right-hand side, or after so many products.
 const GRADIENTS_TOLERANCE: f64 = 1e-7;
