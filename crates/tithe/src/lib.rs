@@ -41,6 +41,7 @@
 
 pub mod block;
 pub mod build;
+pub mod calibration;
 pub mod clustering;
 pub mod collapse;
 pub mod coreset;

@@ -28,6 +28,10 @@ pub enum Purpose {
     Chain = 5,
     /// Search for the worst parameter in a ball.
     Search = 6,
+    /// The pool of candidates for calibration; one stream a block.
+    Pool = 7,
+    /// The rows added by pricing; one stream a round.
+    Pricing = 8,
 }
 
 impl Seed {

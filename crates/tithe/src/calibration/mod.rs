@@ -1,0 +1,10 @@
+//! Calibration: from selected rows to weights whose posterior is practically the full data's, with a certificate.
+
+mod calibrate;
+pub mod certificate;
+mod cholesky;
+pub mod features;
+pub mod pool;
+pub mod weights;
+
+pub use calibrate::{Calibrated, CalibrationSettings, calibrate, pool_capacity};
