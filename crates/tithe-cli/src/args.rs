@@ -147,9 +147,9 @@ pub struct BuildArgs {
     #[arg(long, value_name = "C", default_value_t = 4.0, requires = "epsilon")]
     pub constant: f64,
 
-    /// How rows are chosen.
-    #[arg(long, value_enum, default_value_t = MethodArg::Sensitivity)]
-    pub method: MethodArg,
+    /// How rows are chosen [default: calibrated; with --epsilon, sensitivity].
+    #[arg(long, value_enum)]
+    pub method: Option<MethodArg>,
 
     /// Number of clusters that the sensitivity bounds are made from.
     #[arg(long, value_name = "K", default_value_t = 6)]
@@ -171,6 +171,11 @@ pub struct BuildArgs {
     /// Keep equal rows apart, even where merging them would give an exact coreset.
     #[arg(long)]
     pub no_collapse: bool,
+
+    /// Calibration: standard deviation of the normal prior under which the full data's mode is sought, on the
+    /// standardised scale; the result hardly depends on it.
+    #[arg(long, value_name = "SD", default_value_t = 2.0)]
+    pub prior_scale: f64,
 
     /// The seed: the same seed gives the same bytes.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -215,6 +220,8 @@ pub struct ManArgs {
 /// How rows are chosen.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum MethodArg {
+    /// By sensitivity and by what matters near the mode, then weighed until the posterior is the full data's.
+    Calibrated,
     /// In proportion to sensitivity bounds: Algorithm 1 of Huggins, Campbell and Broderick (2016).
     Sensitivity,
     /// All rows alike: the baseline.

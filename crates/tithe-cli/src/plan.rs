@@ -107,8 +107,10 @@ pub fn build(args: &BuildArgs) -> Result<BuildSettings> {
     };
     let settings = BuildSettings {
         method: match args.method {
-            MethodArg::Sensitivity => Method::Sensitivity,
-            MethodArg::Uniform => Method::Uniform,
+            None if args.epsilon.is_some() => Method::Sensitivity,
+            None | Some(MethodArg::Calibrated) => Method::Calibrated,
+            Some(MethodArg::Sensitivity) => Method::Sensitivity,
+            Some(MethodArg::Uniform) => Method::Uniform,
         },
         size,
         clusters: args.clusters,
@@ -121,6 +123,7 @@ pub fn build(args: &BuildArgs) -> Result<BuildSettings> {
         collapse: !args.no_collapse,
         seed: Seed(args.seed),
         encoding: encoding(&args.columns),
+        prior_scale: args.prior_scale,
     };
     settings.check()?;
     Ok(settings)

@@ -252,6 +252,15 @@ impl Block {
         self.first_row + self.kept.as_ref().map_or(row as u64, |kept| u64::from(kept[row]))
     }
 
+    /// The row of the block that stands at a position of the input, if it is there.
+    pub(crate) fn find(&self, position: u64) -> Option<usize> {
+        let offset = position.checked_sub(self.first_row)?;
+        match &self.kept {
+            Some(kept) => kept.binary_search(&u32::try_from(offset).ok()?).ok(),
+            None => usize::try_from(offset).ok().filter(|&row| row < self.len),
+        }
+    }
+
     /// Memory held, roughly.
     pub(crate) fn bytes(&self) -> usize {
         self.columns.iter().map(Column::bytes).sum()

@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use crate::block::RowSet;
+use crate::calibrated::calibrated;
 use crate::clustering::{self, Grouping};
 use crate::collapse::Distinct;
-use crate::coreset::{Coreset, Method, Provenance, SensitivityFacts, points};
+use crate::coreset::{CalibrationFacts, Coreset, Method, Provenance, SensitivityFacts, points};
 use crate::encoding::Encoding;
 use crate::engine::{Engine, EngineSettings, LocalEngine, Missing};
 use crate::error::{Error, ErrorKind, Result};
@@ -44,12 +45,15 @@ pub struct BuildSettings {
     pub seed: Seed,
     /// The encoding.
     pub encoding: EncodingSettings,
+    /// Calibration: the standard deviation of the normal prior under which the full data's mode is sought, on the
+    /// model's scale. The result hardly depends on it.
+    pub prior_scale: f64,
 }
 
 impl Default for BuildSettings {
     fn default() -> BuildSettings {
         BuildSettings {
-            method: Method::Sensitivity,
+            method: Method::Calibrated,
             size: Size::Rows(1000),
             clusters: 6,
             radius: Radius::Auto(3.0),
@@ -58,6 +62,7 @@ impl Default for BuildSettings {
             collapse: true,
             seed: Seed(0),
             encoding: EncodingSettings::default(),
+            prior_scale: 2.0,
         }
     }
 }
@@ -68,6 +73,10 @@ impl BuildSettings {
         self.size.check()?;
         if self.clusters == 0 || self.clusters > 1000 {
             return Err(Error::setting("--clusters", "must be between 1 and 1000"));
+        }
+        if !(self.prior_scale > 0.0 && self.prior_scale.is_finite()) {
+            let what = format!("must be positive, but is {}", self.prior_scale);
+            return Err(Error::setting("--prior-scale", what));
         }
         let (Radius::Fixed(radius) | Radius::Auto(radius)) = self.radius;
         if !(radius >= 0.0 && radius.is_finite()) {
@@ -102,6 +111,7 @@ pub fn build_on(engine: &impl Engine, missing: Missing, settings: &BuildSettings
     let learnt = survey(engine, &settings.encoding, missing, settings.clusters, settings.seed)?;
     clock.lap("survey");
     let selected = match settings.method {
+        Method::Calibrated => calibrated(engine, &learnt, settings, &mut clock)?,
         Method::Sensitivity => algorithm_1(engine, &learnt, settings, &mut clock)?,
         Method::Uniform => select_uniformly(engine, &learnt, settings, &mut clock)?,
     };
@@ -129,6 +139,7 @@ pub fn build_on(engine: &impl Engine, missing: Missing, settings: &BuildSettings
             seed: settings.seed,
             missing,
             sensitivity: selected.facts,
+            calibration: selected.calibration,
             warnings,
         },
     };
@@ -136,13 +147,14 @@ pub fn build_on(engine: &impl Engine, missing: Missing, settings: &BuildSettings
 }
 
 /// Rows and their weights, as a method chose them.
-struct Selected {
-    rows: RowSet,
-    weights: Vec<f64>,
-    draws: u64,
-    exact: bool,
-    facts: Option<SensitivityFacts>,
-    warning: Option<String>,
+pub(crate) struct Selected {
+    pub rows: RowSet,
+    pub weights: Vec<f64>,
+    pub draws: u64,
+    pub exact: bool,
+    pub facts: Option<SensitivityFacts>,
+    pub calibration: Option<CalibrationFacts>,
+    pub warning: Option<String>,
 }
 
 /// Algorithm 1 of the paper, for weighted rows.
@@ -153,31 +165,9 @@ fn algorithm_1(
     clock: &mut Clock,
 ) -> Result<Selected> {
     let encoding = &learnt.encoding;
-    let theta_star = ball_center(learnt, &settings.theta_star)?;
 
-    // A k-clustering of the points.
-    let centers = clustering::centers(&clustering_points(learnt)?, settings.clusters, settings.seed);
-    clock.lap("clustering");
-
-    // The mass and mean of each group; and the distinct rows, for data of few has an exact coreset.
-    let most_distinct = most_distinct(learnt, settings);
-    let mut grouped = run(engine, &Grouping { encoding, centers: &centers, most_distinct })?;
-    let distinct = grouped.distinct.take();
-    let groups = grouped.groups(&centers);
-    clock.lap("grouping");
-
-    // The sensitivity bounds m_n, Lemma 3.1.
-    let radius = settings.radius.value(groups.score);
-    let mut facts = SensitivityFacts {
-        clusters: centers.len(),
-        centers: settings.centers,
-        radius_rule: settings.radius,
-        radius,
-        theta_star: theta_star.clone(),
-        score: groups.score,
-        mean_bound: None,
-    };
-    let bound = Bound::new(centers, groups, radius, theta_star, settings.centers);
+    // A k-clustering, and the sensitivity bounds m_n that it gives (Lemma 3.1).
+    let Bounded { bound, mut facts, distinct } = sensitivity_bounds(engine, learnt, settings, clock)?;
     let shares = || Shares::Sensitivity(&bound);
 
     // The number of draws M: given, or enough for (ε, δ).
@@ -191,13 +181,8 @@ fn algorithm_1(
             guaranteed_size(total, encoding.dim(), epsilon, delta, constant)
         }
     };
-    if let Some(Distinct::Rows(distinct)) = distinct
-        && distinct.mass.len() as u64 <= draws
-    {
-        return Ok(Selected::exactly(distinct.rows, distinct.mass, Some(facts), None));
-    }
-    if let Some(why) = too_small_for_a_coreset(learnt.rows, draws, settings.size) {
-        return keep_all(engine, learnt, Some(facts), why, clock);
+    if let Some(exact) = exact_coreset(engine, learnt, settings, draws, distinct, &facts, clock)? {
+        return Ok(exact);
     }
 
     // M draws with probability p_n = m_n / Σ m; a row drawn K_n times weighs γ_n = K_n w_n / (p_n M).
@@ -206,6 +191,67 @@ fn algorithm_1(
     facts.mean_bound = Some(slots.total);
     clock.lap("selection");
     weighed(encoding, slots, draws, Some(facts))
+}
+
+/// Sensitivity bounds, and what else the same pass has found.
+pub(crate) struct Bounded {
+    pub bound: Bound,
+    pub facts: SensitivityFacts,
+    pub distinct: Option<Distinct>,
+}
+
+/// A k-clustering of the points, one pass for the mass and mean of each group, and the bounds that these give.
+pub(crate) fn sensitivity_bounds(
+    engine: &impl Engine,
+    learnt: &Learnt,
+    settings: &BuildSettings,
+    clock: &mut Clock,
+) -> Result<Bounded> {
+    let encoding = &learnt.encoding;
+    let theta_star = ball_center(learnt, &settings.theta_star)?;
+    let centers = clustering::centers(&picked_points(learnt)?, settings.clusters, settings.seed);
+    clock.lap("clustering");
+
+    // The distinct rows come with it, for data of few has an exact coreset.
+    let most_distinct = most_distinct(learnt, settings);
+    let mut grouped = run(engine, &Grouping { encoding, centers: &centers, most_distinct })?;
+    let distinct = grouped.distinct.take();
+    let groups = grouped.groups(&centers);
+    clock.lap("grouping");
+
+    let radius = settings.radius.value(groups.score);
+    let facts = SensitivityFacts {
+        clusters: centers.len(),
+        centers: settings.centers,
+        radius_rule: settings.radius,
+        radius,
+        theta_star: theta_star.clone(),
+        score: groups.score,
+        mean_bound: None,
+    };
+    Ok(Bounded { bound: Bound::new(centers, groups, radius, theta_star, settings.centers), facts, distinct })
+}
+
+/// The data itself, where its distinct rows fit the size, or it is no larger than that.
+pub(crate) fn exact_coreset(
+    engine: &impl Engine,
+    learnt: &Learnt,
+    settings: &BuildSettings,
+    draws: u64,
+    distinct: Option<Distinct>,
+    facts: &SensitivityFacts,
+    clock: &mut Clock,
+) -> Result<Option<Selected>> {
+    let facts = Some(facts.clone());
+    if let Some(Distinct::Rows(distinct)) = distinct
+        && distinct.mass.len() as u64 <= draws
+    {
+        return Ok(Some(Selected::exactly(distinct.rows, distinct.mass, facts, None)));
+    }
+    match too_small_for_a_coreset(learnt.rows, draws, settings.size) {
+        Some(why) => keep_all(engine, learnt, facts, why, clock).map(Some),
+        None => Ok(None),
+    }
 }
 
 /// The baseline: M draws in proportion to the rows' own weights.
@@ -247,6 +293,7 @@ impl Selected {
             draws: rows.len() as u64,
             exact: true,
             facts,
+            calibration: None,
             warning,
         }
     }
@@ -268,7 +315,7 @@ fn weighed(
         .zip(&counts)
         .map(|((w, share), count)| f64::from(*count) * w * (total / share) / draws as f64)
         .collect();
-    Ok(Selected { rows, weights, draws, exact: false, facts, warning: None })
+    Ok(Selected { rows, weights, draws, exact: false, facts, calibration: None, warning: None })
 }
 
 /// Why all rows should be kept, if they should.
@@ -309,7 +356,7 @@ fn most_distinct(learnt: &Learnt, settings: &BuildSettings) -> Option<usize> {
 }
 
 /// The rows that the survey picked, as points that weigh as often as they were picked.
-fn clustering_points(learnt: &Learnt) -> Result<Points> {
+pub(crate) fn picked_points(learnt: &Learnt) -> Result<Points> {
     let mut points = points(&learnt.encoding, &learnt.picks.rows)?;
     points.set_weights(&learnt.picks.counts.iter().map(|&count| f64::from(count)).collect::<Vec<_>>());
     Ok(points)
@@ -332,7 +379,7 @@ fn ball_center(learnt: &Learnt, theta_star: &[(String, f64)]) -> Result<Option<V
 }
 
 /// Runs a pass over data that is known to have rows.
-fn run<P: Pass>(engine: &impl Engine, pass: &P) -> Result<P::State> {
+pub(crate) fn run<P: Pass>(engine: &impl Engine, pass: &P) -> Result<P::State> {
     engine.run(pass)?.ok_or_else(no_rows)
 }
 
@@ -341,7 +388,7 @@ fn no_rows() -> Error {
 }
 
 /// Seconds by phase.
-struct Clock {
+pub(crate) struct Clock {
     last: Instant,
     laps: Vec<(&'static str, f64)>,
 }
@@ -351,7 +398,7 @@ impl Clock {
         Clock { last: Instant::now(), laps: Vec::new() }
     }
 
-    fn lap(&mut self, phase: &'static str) {
+    pub(crate) fn lap(&mut self, phase: &'static str) {
         let now = Instant::now();
         self.laps.push((phase, (now - self.last).as_secs_f64()));
         self.last = now;

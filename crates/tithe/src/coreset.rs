@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::block::{Field, RowSet};
+use crate::calibration::certificate::{Certificate, Guard};
 use crate::encoding::{Encoding, Scratch};
 use crate::engine::Missing;
 use crate::error::Result;
@@ -15,6 +16,8 @@ use crate::sensitivity::{CenterRule, Radius};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
+    /// By sensitivity and by what matters near the mode, then weighed so that the posterior is the full data's.
+    Calibrated,
     /// The paper's Algorithm 1: in proportion to the sensitivity bounds.
     Sensitivity,
     /// In proportion to their weights: the baseline.
@@ -63,8 +66,25 @@ pub struct Provenance {
     pub missing: Missing,
     /// The clustering and what came of it; none for the uniform baseline.
     pub sensitivity: Option<SensitivityFacts>,
+    /// What calibration reached; only for that method, and not where the coreset is exact.
+    pub calibration: Option<CalibrationFacts>,
     /// Things the user should know.
     pub warnings: Vec<String>,
+}
+
+/// What calibration did, and what it reached.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CalibrationFacts {
+    /// How far the coreset's posterior is from the full data's.
+    pub certificate: Certificate,
+    /// Which weights were kept.
+    pub guard: Guard,
+    /// Standard deviation of the normal prior of the certificate, on the model's scale.
+    pub prior_scale: f64,
+    /// Rows from which the coreset's were chosen.
+    pub pool: usize,
+    /// Pricing rounds.
+    pub rounds: usize,
 }
 
 /// What the sensitivity bounds were made from.

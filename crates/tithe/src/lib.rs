@@ -41,6 +41,7 @@
 
 pub mod block;
 pub mod build;
+mod calibrated;
 pub mod calibration;
 pub mod clustering;
 pub mod collapse;
@@ -55,6 +56,7 @@ pub mod generate;
 mod math;
 pub mod mcmc;
 pub mod model;
+mod newton;
 pub mod pass;
 pub mod points;
 pub mod progress;

@@ -8,7 +8,7 @@ use tithe::files::write_coreset;
 use tithe::table::Table;
 
 use crate::args::BuildArgs;
-use crate::commands::create_output;
+use crate::commands::{certificate, create_output};
 use crate::plan;
 use crate::show::{self, Watcher, count, number};
 
@@ -53,6 +53,7 @@ fn record(args: &BuildArgs, built: &Built) -> Value {
         "radius": sensitivity.map(|facts| facts.radius),
         "score": sensitivity.map(|facts| facts.score),
         "mean_sensitivity": sensitivity.and_then(|facts| facts.mean_bound),
+        "certificate": certificate::record(coreset),
         "passes": facts.passes,
         "seconds": seconds,
         "seed": facts.seed,
@@ -84,5 +85,6 @@ fn summary(args: &BuildArgs, built: &Built) -> String {
         }
         text += "\n";
     }
+    text += &certificate::lines(coreset);
     text + &format!("  {} passes, {} s, seed {}\n", facts.passes, number(seconds), facts.seed.0)
 }

@@ -9,6 +9,7 @@ use tithe::files::{read_coreset, read_story};
 use tithe::source::{OpenOptions, Source, open};
 
 use crate::args::InspectArgs;
+use crate::commands::certificate;
 use crate::show::{self, count, number};
 
 /// Tells what a file is.
@@ -19,6 +20,7 @@ pub fn run(args: &InspectArgs) -> Result<()> {
             if args.json {
                 let mut json = story.json;
                 json["rows"] = json!(coreset.rows.len());
+                json["certificate"] = certificate::record(&coreset);
                 json["total_weight"] = json!(coreset.weights.iter().sum::<f64>());
                 show::print(&format!("{json}\n"));
             } else {
@@ -94,7 +96,7 @@ fn describe_coreset(args: &InspectArgs, coreset: &Coreset) -> String {
     for warning in &facts.warnings {
         line("warning", warning.clone());
     }
-    lines.join("\n") + "\n"
+    lines.join("\n") + "\n" + &certificate::lines(coreset)
 }
 
 fn kind_name(kind: Kind) -> &'static str {

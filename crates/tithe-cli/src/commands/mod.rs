@@ -2,6 +2,7 @@
 
 pub mod about;
 pub mod build;
+mod certificate;
 pub mod inspect;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,87 @@
+//! A certificate, as JSON and in words.
+
+use serde_json::{Value, json};
+use tithe::calibration::certificate::{Guard, Verdict};
+use tithe::coreset::Coreset;
+
+use crate::show::number;
+
+/// The certificate as JSON; `null` where there is none.
+pub fn record(coreset: &Coreset) -> Value {
+    if coreset.provenance.exact {
+        return json!({"kl": 0.0, "verdict": "exact"});
+    }
+    let Some(facts) = &coreset.provenance.calibration else { return Value::Null };
+    let names = coreset.encoding.coefficient_names();
+    let certificate = &facts.certificate;
+    let by_name = |values: &[f64]| -> Value {
+        names.iter().zip(values).map(|(name, value)| (name.clone(), json!(value))).collect()
+    };
+    let deficient: Vec<Value> = certificate
+        .deficiencies
+        .iter()
+        .map(|missing| {
+            let coefficients: Vec<&str> =
+                missing.coefficients.iter().map(|(i, _)| names[*i].as_str()).collect();
+            json!({"information": missing.information, "coefficients": coefficients})
+        })
+        .collect();
+    let (sd_ratio_min, sd_ratio_max) = certificate.sd_ratio_range();
+    json!({
+        "kl": certificate.kl,
+        "predicted_kl": certificate.predicted_kl,
+        "max_mean_shift": certificate.largest_shift(),
+        "sd_ratio_min": sd_ratio_min,
+        "sd_ratio_max": sd_ratio_max,
+        "verdict": verdict(certificate.verdict),
+        "deficient": deficient,
+        "mean_shifts": by_name(&certificate.mean_shifts),
+        "sd_ratios": by_name(&certificate.sd_ratios),
+        "guard": guard(facts.guard),
+        "prior": format!("normal:{}", facts.prior_scale),
+    })
+}
+
+/// The certificate in a few lines, each with two spaces before it.
+pub fn lines(coreset: &Coreset) -> String {
+    let Some(facts) = &coreset.provenance.calibration else { return String::new() };
+    let names = coreset.encoding.coefficient_names();
+    let certificate = &facts.certificate;
+    let (low, high) = certificate.sd_ratio_range();
+    let mut text = format!(
+        "  certificate: {}\n    KL to the full data's posterior {} nats; means shifted by at most {} sd; sd ratios {} to {}\n",
+        verdict(certificate.verdict),
+        number(certificate.kl),
+        number(certificate.largest_shift()),
+        number(low),
+        number(high),
+    );
+    for missing in certificate.deficiencies.iter().take(5) {
+        let coefficients: Vec<&str> =
+            missing.coefficients.iter().take(3).map(|(i, _)| names[*i].as_str()).collect();
+        text += &format!(
+            "    little is known of {}: {} of the full data's information\n",
+            coefficients.join(", "),
+            number(missing.information)
+        );
+    }
+    if facts.guard == Guard::Reference {
+        text += "    calibration did not improve on the selection's own weights, which were kept\n";
+    }
+    text
+}
+
+fn verdict(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Indistinguishable => "indistinguishable".to_string(),
+        Verdict::Good => "good".to_string(),
+        Verdict::TooSmall { try_size } => format!("too small: try --size {try_size}"),
+    }
+}
+
+fn guard(guard: Guard) -> &'static str {
+    match guard {
+        Guard::Calibrated => "calibrated",
+        Guard::Reference => "reference",
+    }
+}

@@ -1,0 +1,229 @@
+//! The driver of calibration: from sensitivity bounds to weights whose posterior is practically the full data's.
+
+use faer::Mat;
+
+use crate::block::{Block, RowSet};
+use crate::build::{
+    Bounded, BuildSettings, Clock, Selected, exact_coreset, picked_points, run, sensitivity_bounds,
+};
+use crate::calibration::certificate::{Certificate, Gaussian, Guard, maximum};
+use crate::calibration::features::LocalMap;
+use crate::calibration::pool::{Pool, Race};
+use crate::calibration::{CalibrationSettings, calibrate, pool_capacity};
+use crate::coreset::CalibrationFacts;
+use crate::encoding::{Encoding, Scratch};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::newton::full_mode;
+use crate::pass::Pass;
+use crate::points::{Lane, Points, TILE};
+use crate::rng::{Purpose, Seed};
+use crate::selection::Size;
+use crate::sensitivity::{Bound, BoundScratch};
+use crate::survey::Learnt;
+
+/// Selects rows by sensitivity and by what matters near the mode, and weighs them so that the gradient and Hessian
+/// of the log-likelihood at the full data's mode are the full data's own.
+pub(crate) fn calibrated(
+    engine: &impl Engine,
+    learnt: &Learnt,
+    settings: &BuildSettings,
+    clock: &mut Clock,
+) -> Result<Selected> {
+    let encoding = &learnt.encoding;
+    let Size::Rows(size) = settings.size else {
+        let what = "goes with --method sensitivity, whose theorem it is; --method calibrated takes --size";
+        return Err(Error::setting("--epsilon", what));
+    };
+    let Bounded { bound, mut facts, distinct } = sensitivity_bounds(engine, learnt, settings, clock)?;
+    if let Some(exact) = exact_coreset(engine, learnt, settings, size as u64, distinct, &facts, clock)? {
+        return Ok(exact);
+    }
+
+    // The full data's mode, from that of the rows which the survey picked.
+    let prior_precision = vec![settings.prior_scale.powi(-2); encoding.dim()];
+    let pilot = pilot_points(learnt)?;
+    let start = maximum(&pilot, &prior_precision, &vec![0.0; encoding.dim()])?.mean;
+    clock.lap("pilot");
+    let mode = full_mode(engine, encoding, &prior_precision, start)?;
+    clock.lap("mode");
+
+    // The target b: the local features of all rows, which the last Newton pass has summed already.
+    let map = LocalMap::new(mode.theta, mode.precision.as_ref())?;
+    let gradient: Vec<f64> = mode.likelihood.gradient.iter().map(|g| -g).collect();
+    let curvature = Mat::from_fn(encoding.dim(), encoding.dim(), |i, j| mode.likelihood.entry(i, j));
+    let target = map.sum_of(&gradient, curvature.as_ref());
+
+    // Candidates: the winners of one race by sensitivity and of one by the size of the local features.
+    let totals = Totals::of(&pilot, &bound, &map);
+    let capacity = pool_capacity(size, encoding.dim());
+    let pool =
+        run(engine, &Pooling { encoding, bound: &bound, map: &map, capacity, totals, seed: settings.seed })?
+            .finish();
+    facts.mean_bound = Some(totals.shares);
+    clock.lap("selection");
+
+    // Of these the coreset's rows, and the weights nearest to the selection's that meet the target.
+    let calibrated = calibrate(&pool, &map, &target, size, settings.seed, &CalibrationSettings::default());
+    let full = Gaussian { mean: mode.mode, precision: mode.precision };
+    let certify = |rows: &[usize], weights: &[f64], predicted: Option<f64>| {
+        Certificate::new(&pool_points(&pool, rows, weights), &full, &prior_precision, predicted)
+    };
+    let after = certify(&calibrated.rows, &calibrated.weights, Some(calibrated.predicted));
+
+    // The guard: weights are kept only if they are better than the selection's own.
+    let selected = pool.first(size);
+    let reference: Vec<f64> = {
+        let weights = pool.reference_weights(size);
+        selected.iter().map(|&p| weights[p]).collect()
+    };
+    let before = certify(&selected, &reference, None);
+    let (rows, weights, certificate, guard) = match (after, before) {
+        (Ok(after), Ok(before)) if Guard::decide(&after, &before) == Guard::Reference => {
+            (selected, reference, before, Guard::Reference)
+        }
+        (Ok(after), _) => (calibrated.rows, calibrated.weights, after, Guard::Calibrated),
+        (Err(_), before) => (selected, reference, before?, Guard::Reference),
+    };
+    clock.lap("calibration");
+
+    // The chosen rows in the user's own units.
+    let positions: Vec<u64> = rows.iter().map(|&p| pool.candidates[p].position).collect();
+    let rows = RowSet::concat(run(engine, &Fetching { positions: &positions })?);
+    clock.lap("rows");
+    let calibration = CalibrationFacts {
+        certificate,
+        guard,
+        prior_scale: settings.prior_scale,
+        pool: pool.len(),
+        rounds: calibrated.rounds,
+    };
+    Ok(Selected {
+        rows,
+        weights,
+        draws: size as u64,
+        exact: false,
+        facts: Some(facts),
+        calibration: Some(calibration),
+        warning: None,
+    })
+}
+
+/// The rows that the survey picked, weighted to stand for all.
+fn pilot_points(learnt: &Learnt) -> Result<Points> {
+    let mut points = picked_points(learnt)?;
+    let counts = points.weights();
+    let each = learnt.mass / counts.iter().sum::<f64>();
+    points.set_weights(&counts.iter().map(|count| count * each).collect::<Vec<_>>());
+    Ok(points)
+}
+
+fn pool_points(pool: &Pool, rows: &[usize], weights: &[f64]) -> Points {
+    let dim = pool.candidates.first().map_or(0, |candidate| candidate.z.len());
+    let rows = rows.iter().zip(weights).map(|(&p, &weight)| (pool.candidates[p].z.as_slice(), weight));
+    Points::from_rows(dim, rows)
+}
+
+/// Estimates of `Σ s_n` and `Σ w_n‖F_n‖` from the pilot.
+#[derive(Clone, Copy)]
+struct Totals {
+    shares: f64,
+    norms: f64,
+}
+
+impl Totals {
+    fn of(pilot: &Points, bound: &Bound, map: &LocalMap) -> Totals {
+        let mut scratch = bound.scratch();
+        let mut directions = vec![[0.0; TILE]; map.dim()];
+        let mut totals = Totals { shares: 0.0, norms: 0.0 };
+        for tile in pilot.tiles() {
+            let mut shares: Lane = [0.0; TILE];
+            // Rows of the data weigh one on average here; the pilot's weight says how many each stands for.
+            let ones = crate::points::Tile { w: &[1.0; TILE], ..tile };
+            bound.shares(&ones, &mut scratch, &mut shares);
+            let norms = map.norms(&tile, &mut directions);
+            for r in 0..tile.len {
+                totals.shares += tile.w[r] * shares[r];
+                totals.norms += tile.w[r] * norms[r];
+            }
+        }
+        totals
+    }
+}
+
+/// The pass that races the rows for a place in the pool.
+struct Pooling<'a> {
+    encoding: &'a Encoding,
+    bound: &'a Bound,
+    map: &'a LocalMap,
+    capacity: usize,
+    totals: Totals,
+    seed: Seed,
+}
+
+struct PoolingWorker {
+    scratch: Scratch,
+    bound_scratch: BoundScratch,
+    directions: Vec<Lane>,
+}
+
+impl Pass for Pooling<'_> {
+    const NAME: &'static str = "selecting candidates";
+    type State = Race;
+    type Worker = PoolingWorker;
+
+    fn worker(&self) -> PoolingWorker {
+        PoolingWorker {
+            scratch: Scratch::new(self.encoding.dim()),
+            bound_scratch: self.bound.scratch(),
+            directions: vec![[0.0; TILE]; self.encoding.dim()],
+        }
+    }
+
+    fn visit(&self, worker: &mut PoolingWorker, block: &Block) -> Result<Race> {
+        let encoder = self.encoding.encoder(block)?;
+        let mut race = Race::with_totals(self.capacity, self.totals.shares, self.totals.norms);
+        let mut rng = self.seed.stream(Purpose::Pool, block.index);
+        let mut shares: Lane = [0.0; TILE];
+        for t in 0..encoder.tiles() {
+            let tile = encoder.tile(t, &mut worker.scratch);
+            self.bound.shares(&tile, &mut worker.bound_scratch, &mut shares);
+            let norms = self.map.norms(&tile, &mut worker.directions);
+            race.enter(&tile, &shares, &norms, |r| block.position(t * TILE + r), &mut rng);
+        }
+        Ok(race)
+    }
+
+    fn merge(&self, state: &mut Race, next: Race) {
+        state.merge(next);
+    }
+}
+
+/// The pass that brings rows by their positions, which ascend.
+struct Fetching<'a> {
+    positions: &'a [u64],
+}
+
+impl Pass for Fetching<'_> {
+    const NAME: &'static str = "fetching the rows";
+    type State = Vec<RowSet>;
+    type Worker = ();
+
+    fn worker(&self) {}
+
+    fn visit(&self, _worker: &mut (), block: &Block) -> Result<Vec<RowSet>> {
+        if block.len == 0 {
+            return Ok(Vec::new());
+        }
+        let (first, last) = (block.position(0), block.position(block.len - 1));
+        let start = self.positions.partition_point(|&position| position < first);
+        let end = self.positions.partition_point(|&position| position <= last);
+        let rows: Vec<usize> =
+            self.positions[start..end].iter().filter_map(|&position| block.find(position)).collect();
+        Ok(if rows.is_empty() { Vec::new() } else { vec![RowSet::copy(block, &rows)] })
+    }
+
+    fn merge(&self, state: &mut Vec<RowSet>, next: Vec<RowSet>) {
+        state.extend(next);
+    }
+}
