@@ -58,6 +58,9 @@ impl Default for EngineSettings {
     }
 }
 
+/// More threads than any machine has cores.
+const MOST_THREADS: usize = 4096;
+
 /// Runs passes on this machine's cores.
 pub struct LocalEngine<'a> {
     table: Table,
@@ -92,8 +95,8 @@ impl<'a> LocalEngine<'a> {
     ) -> Result<LocalEngine<'a>> {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let threads = settings.threads.unwrap_or_else(cores);
-        if threads == 0 {
-            return Err(Error::setting("--threads", "must be at least 1"));
+        if threads == 0 || threads > MOST_THREADS {
+            return Err(Error::setting("--threads", format!("must be between 1 and {MOST_THREADS}")));
         }
         if settings.block_rows.is_some_and(|rows| rows == 0 || rows > 1 << 30) {
             return Err(Error::setting("--block-rows", "must be between 1 and 2^30"));
