@@ -71,7 +71,10 @@ impl BuildSettings {
         }
         let (Radius::Fixed(radius) | Radius::Auto(radius)) = self.radius;
         if !(radius >= 0.0 && radius.is_finite()) {
-            return Err(Error::setting("--radius", format!("must not be negative, but is {radius}")));
+            return Err(Error::setting(
+                "--radius",
+                format!("must be finite and not negative, but is {radius}"),
+            ));
         }
         Ok(())
     }

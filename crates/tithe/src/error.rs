@@ -239,7 +239,7 @@ pub(crate) fn nearest_name(name: &str, candidates: &[String]) -> Option<String> 
         .iter()
         .map(|candidate| (edit_distance(&name.to_lowercase(), &candidate.to_lowercase()), candidate))
         .min_by_key(|(distance, _)| *distance)
-        .filter(|(distance, _)| *distance < name.chars().count().min(2 + name.chars().count() / 3))
+        .filter(|(distance, _)| *distance < name.chars().count().min(2 + name.chars().count() / 4))
         .map(|(_, candidate)| candidate.clone())
 }
 

@@ -128,7 +128,8 @@ fn finish(command: &mut Command) -> Outcome {
 
 /// A number in [0, 1) that looks random: the same for the same place in the same table.
 pub fn noise(row: usize, column: usize) -> f64 {
-    let mut bits = (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (column as u64 + 1).wrapping_mul(0xd6e8_feb8);
+    let mut bits =
+        (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (column as u64 + 1).wrapping_mul(0xd6e8_feb8);
     for _ in 0..3 {
         bits = (bits ^ (bits >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     }
@@ -158,7 +159,8 @@ impl Mixed {
     pub fn csv(&self) -> String {
         let mut text = "x1,x2,city,y\n".to_string();
         for row in 0..self.y.len() {
-            text += &format!("{:?},{:?},{},{}\n", self.x[0][row], self.x[1][row], self.city[row], self.y[row]);
+            text +=
+                &format!("{:?},{:?},{},{}\n", self.x[0][row], self.x[1][row], self.city[row], self.y[row]);
         }
         text
     }
@@ -221,12 +223,17 @@ pub struct CoreFile {
 
 pub fn read_core(path: &Path) -> CoreFile {
     let file = std::fs::File::open(path).expect("a coreset file");
-    let builder = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).expect("Parquet");
+    let builder =
+        parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).expect("Parquet");
     let pairs = builder.metadata().file_metadata().key_value_metadata().expect("metadata").clone();
     let story = pairs.iter().find(|pair| pair.key == "tithe").expect("the key tithe").value.clone();
     let schema = builder.schema().clone();
-    let batches: Vec<RecordBatch> =
-        builder.with_batch_size(1 << 20).build().expect("a reader").map(|batch| batch.expect("rows")).collect();
+    let batches: Vec<RecordBatch> = builder
+        .with_batch_size(1 << 20)
+        .build()
+        .expect("a reader")
+        .map(|batch| batch.expect("rows"))
+        .collect();
     assert_eq!(batches.len(), 1, "small enough for one batch");
     CoreFile {
         batch: batches[0].clone(),
