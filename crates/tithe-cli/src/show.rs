@@ -35,23 +35,30 @@ impl Watcher {
     }
 
     fn with_bar(&self, action: impl FnOnce(&mut Option<ProgressBar>)) {
-        if let Ok(mut bar) = self.bar.lock() {
+        if self.visible
+            && let Ok(mut bar) = self.bar.lock()
+        {
             action(&mut bar);
         }
     }
 
-    fn start(&self, name: &'static str, rows: Option<u64>) {
+    fn start(&self, name: &'static str, total: Option<u64>, unit: &str) {
         if !self.visible {
             return;
         }
-        let (bar, template) = match rows {
-            Some(rows) => (
-                ProgressBar::new(rows),
-                "{msg:24} [{bar:30}] {human_pos}/{human_len} rows, {per_sec}, {eta} left",
+        let (bar, template) = match total {
+            Some(total) => (
+                ProgressBar::new(total),
+                format!(
+                    "{{msg:24}} [{{bar:30}}] {{human_pos}}/{{human_len}} {unit}, {{per_sec}}, {{eta}} left"
+                ),
             ),
-            None => (ProgressBar::new_spinner(), "{msg:24} {spinner} {human_pos} rows, {per_sec}"),
+            None => (
+                ProgressBar::new_spinner(),
+                format!("{{msg:24}} {{spinner}} {{human_pos}} {unit}, {{per_sec}}"),
+            ),
         };
-        if let Ok(style) = ProgressStyle::with_template(template) {
+        if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style.progress_chars("=> "));
         }
         bar.set_message(name);
@@ -63,14 +70,16 @@ impl Watcher {
 impl Observer for Watcher {
     fn event(&self, event: Event) {
         match event {
-            Event::PassStarted { name, rows } => self.start(name, rows),
-            Event::RowsDone(rows) if self.visible => self.with_bar(|bar| {
+            Event::PassStarted { name, rows } => self.start(name, rows, "rows"),
+            Event::ChainsStarted { iterations, .. } => {
+                self.start("drawing", Some(iterations), "iterations");
+            }
+            Event::RowsDone(count) | Event::IterationsDone(count) => self.with_bar(|bar| {
                 if let Some(bar) = bar {
-                    bar.inc(rows);
+                    bar.inc(count);
                 }
             }),
-            Event::RowsDone(_) => {}
-            Event::PassFinished => self.with_bar(|bar| {
+            Event::PassFinished | Event::ChainsFinished => self.with_bar(|bar| {
                 if let Some(bar) = bar.take() {
                     bar.finish_and_clear();
                 }

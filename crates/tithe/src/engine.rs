@@ -59,7 +59,7 @@ impl Default for EngineSettings {
 }
 
 /// More threads than any machine has cores.
-const MOST_THREADS: usize = 4096;
+const MOST_THREADS: usize = 1024;
 
 /// Runs passes on this machine's cores.
 pub struct LocalEngine<'a> {

@@ -14,6 +14,17 @@ pub enum Event {
     RowsDone(u64),
     /// The pass is over.
     PassFinished,
+    /// Markov chains begin.
+    ChainsStarted {
+        /// How many chains.
+        chains: usize,
+        /// Iterations of all chains together, warm-up included.
+        iterations: u64,
+    },
+    /// Iterations done since the last such event, of whichever chain.
+    IterationsDone(u64),
+    /// The chains are over.
+    ChainsFinished,
     /// Something the user should know, though the work goes on.
     Warning(String),
 }

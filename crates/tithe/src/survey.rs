@@ -146,14 +146,10 @@ impl Pass for Survey<'_> {
     }
 
     fn visit(&self, racer: &mut Racer, block: &Block) -> Result<Found> {
-        let ones;
         let features = self.table.features().len();
         let weights = match block.columns.get(features + 1) {
-            Some(Column::Number(weights)) => &weights[..],
-            _ => {
-                ones = vec![1.0; block.len];
-                &ones[..]
-            }
+            Some(Column::Number(weights)) => Some(&weights[..]),
+            _ => None,
         };
         let columns = block
             .columns
@@ -168,10 +164,15 @@ impl Pass for Survey<'_> {
                 }
             })
             .collect();
-        // A weight that is not one is reported by `check`; it must not spoil the race before that.
-        let usable = weights.iter().all(|weight| *weight > 0.0 && weight.is_finite());
         let mut rng = self.seed.stream(Purpose::ClusteringRows, block.index);
-        let picks = racer.race(block, if usable { weights } else { &[] }, &mut rng);
+        let picks = match weights {
+            None => racer.race_alike(block, &mut rng),
+            // A weight that is not one is reported by `check`; it must not spoil the race before that.
+            Some(weights) => {
+                let usable = weights.iter().all(|weight| *weight > 0.0 && weight.is_finite());
+                racer.race(block, if usable { weights } else { &[] }, &mut rng)
+            }
+        };
         Ok(Found { rows_read: block.rows_read as u64, rows: block.len as u64, columns, picks })
     }
 
@@ -200,14 +201,14 @@ impl Survey<'_> {
         block: &Block,
         codes: &[u32],
         levels: &[String],
-        weights: &[f64],
+        weights: Option<&[f64]>,
         limit: usize,
     ) -> ColumnFound {
         let mut found = ColumnFound::default();
         let mut mass = vec![0.0; levels.len()];
-        for (row, (&code, weight)) in codes.iter().zip(weights).enumerate() {
+        for (row, &code) in codes.iter().enumerate() {
             match mass.get_mut(code as usize) {
-                Some(mass) => *mass += weight,
+                Some(mass) => *mass += weights.map_or(1.0, |weights| weights[row]),
                 None => found.flaws.add(block.position(row), MISSING_CODE == code, false),
             }
         }
@@ -218,7 +219,7 @@ impl Survey<'_> {
     }
 }
 
-fn number_feature(block: &Block, values: &[f64], weights: &[f64]) -> ColumnFound {
+fn number_feature(block: &Block, values: &[f64], weights: Option<&[f64]>) -> ColumnFound {
     let moments = Moments::of(values, weights);
     let flaws = if moments.squares.is_finite() { Flaws::default() } else { Flaws::of(block, values) };
     ColumnFound { flaws, moments, ..ColumnFound::default() }
@@ -301,15 +302,16 @@ impl Flaws {
     }
 }
 
-const LANES: usize = 16;
-
 impl Moments {
     /// In one sweep, about the first value, so that a large mean costs no accuracy.
-    fn of(values: &[f64], weights: &[f64]) -> Moments {
+    fn of(values: &[f64], weights: Option<&[f64]>) -> Moments {
         let Some(&shift) = values.first() else { return Moments::default() };
         let [mass, sum, squares] = vectorized(
             #[inline(always)]
-            || shifted_sums(values, weights, shift),
+            || match weights {
+                Some(weights) => weighted_sums(values, weights, shift),
+                None => plain_sums(values, shift),
+            },
         );
         let mean = sum / mass;
         // `max` would turn a NaN into 0; adding 0·squares keeps what is not finite so.
@@ -329,27 +331,42 @@ impl Moments {
     }
 }
 
-/// `Σ w`, `Σ w (x − shift)` and `Σ w (x − shift)²`, in lanes whose order never changes.
+/// Running sums side by side: their order never changes, and each vector unit has several to work on.
+const LANES: usize = 32;
+
+/// `N`, `Σ (x − shift)` and `Σ (x − shift)²`.
 #[inline(always)]
-fn shifted_sums(values: &[f64], weights: &[f64], shift: f64) -> [f64; 3] {
-    let mut sums = [[0.0; LANES]; 3];
-    let (value_lanes, value_rest) = values.as_chunks::<LANES>();
-    let (weight_lanes, weight_rest) = weights.as_chunks::<LANES>();
-    for (values, weights) in value_lanes.iter().zip(weight_lanes) {
+fn plain_sums(values: &[f64], shift: f64) -> [f64; 3] {
+    let (mut sum, mut squares) = ([0.0; LANES], [0.0; LANES]);
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    for chunk in chunks {
         for l in 0..LANES {
-            let x = values[l] - shift;
-            sums[0][l] += weights[l];
-            sums[1][l] = weights[l].mul_add(x, sums[1][l]);
-            sums[2][l] = (weights[l] * x).mul_add(x, sums[2][l]);
+            let x = chunk[l] - shift;
+            sum[l] += x;
+            squares[l] = x.mul_add(x, squares[l]);
         }
     }
-    for ((value, weight), l) in value_rest.iter().zip(weight_rest).zip(0..) {
+    for (l, value) in rest.iter().enumerate() {
         let x = value - shift;
-        sums[0][l] += weight;
-        sums[1][l] += weight * x;
-        sums[2][l] += weight * x * x;
+        sum[l] += x;
+        squares[l] = x.mul_add(x, squares[l]);
     }
-    sums.map(|lanes| lanes.iter().sum())
+    [values.len() as f64, sum.iter().sum(), squares.iter().sum()]
+}
+
+/// `Σ w`, `Σ w (x − shift)` and `Σ w (x − shift)²`.
+#[inline(always)]
+fn weighted_sums(values: &[f64], weights: &[f64], shift: f64) -> [f64; 3] {
+    let (mut mass, mut sum, mut squares) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
+    for (values, weights) in values.chunks(LANES).zip(weights.chunks(LANES)) {
+        for (l, (value, w)) in values.iter().zip(weights).enumerate() {
+            let x = value - shift;
+            mass[l] += w;
+            sum[l] = w.mul_add(x, sum[l]);
+            squares[l] = (w * x).mul_add(x, squares[l]);
+        }
+    }
+    [mass.iter().sum(), sum.iter().sum(), squares.iter().sum()]
 }
 
 impl Levels {

@@ -1,0 +1,104 @@
+//! Draws from a posterior: chains of coefficients, with what the sampler noted beside each draw.
+
+/// Draws of several chains, all of the same length.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draws {
+    /// Names of the coefficients.
+    pub names: Vec<String>,
+    /// The chains.
+    pub chains: Vec<Chain>,
+}
+
+/// One chain: the kept draws, warm-up left out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chain {
+    /// Coefficients, draw by draw.
+    pub theta: Vec<f64>,
+    /// Log-density of each draw (`lp`).
+    pub lp: Vec<f64>,
+    /// What the sampler noted of each draw.
+    pub stats: Stats,
+}
+
+/// What a sampler notes of each draw, under ArviZ's names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Stats {
+    /// From a Metropolis sampler with a fixed proposal.
+    Metropolis {
+        /// Probability of acceptance of each proposal.
+        acceptance_rate: Vec<f64>,
+        /// The step, fixed after warm-up.
+        step_size: f64,
+    },
+    /// From a Hamiltonian sampler.
+    Hamiltonian {
+        /// Mean probability of acceptance over a draw's trajectory.
+        acceptance_rate: Vec<f64>,
+        /// True where the trajectory's energy went wrong.
+        diverging: Vec<bool>,
+        /// Energy (negative log of the joint density of position and momentum).
+        energy: Vec<f64>,
+        /// Doublings of the trajectory.
+        tree_depth: Vec<u32>,
+        /// Leapfrog steps.
+        n_steps: Vec<u32>,
+        /// The step, fixed after warm-up.
+        step_size: f64,
+        /// Draws whose trajectory was cut at the greatest depth.
+        reached_max_treedepth: Vec<bool>,
+    },
+    /// Independent draws from an approximation.
+    #[default]
+    Independent,
+}
+
+impl Stats {
+    /// Probabilities of acceptance, where the sampler has them.
+    pub fn acceptance_rate(&self) -> Option<&[f64]> {
+        match self {
+            Stats::Metropolis { acceptance_rate, .. } | Stats::Hamiltonian { acceptance_rate, .. } => {
+                Some(acceptance_rate)
+            }
+            Stats::Independent => None,
+        }
+    }
+}
+
+impl Draws {
+    /// Number of coefficients.
+    pub fn dim(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Draws of each chain.
+    pub fn draws_per_chain(&self) -> usize {
+        self.chains.first().map_or(0, |chain| chain.lp.len())
+    }
+
+    /// Draws of all chains.
+    pub fn len(&self) -> usize {
+        self.chains.iter().map(|chain| chain.lp.len()).sum()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Every draw of every chain, in order: one slice of coefficients each.
+    pub fn rows(&self) -> impl Iterator<Item = &[f64]> {
+        let dim = self.dim().max(1);
+        self.chains.iter().flat_map(move |chain| chain.theta.chunks_exact(dim))
+    }
+
+    /// The draws of coefficient `i`, chain by chain.
+    pub fn coefficient(&self, i: usize) -> Vec<Vec<f64>> {
+        self.map(|theta| theta[i])
+    }
+
+    /// A function of the coefficients, chain by chain.
+    pub fn map(&self, f: impl Fn(&[f64]) -> f64) -> Vec<Vec<f64>> {
+        let dim = self.dim().max(1);
+        self.chains.iter().map(|chain| chain.theta.chunks_exact(dim).map(&f).collect()).collect()
+    }
+}

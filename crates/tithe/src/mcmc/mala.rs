@@ -1,0 +1,64 @@
+//! The adaptive Metropolis-adjusted Langevin algorithm, the paper's sampler, in whitened coordinates or plain ones.
+
+use super::{Watch, Whitened, fill_normal};
+use crate::draws::{Chain, Stats};
+use crate::error::Result;
+use crate::mcmc::Settings;
+use crate::model::{Gaussian, LogDensity};
+use crate::rng::{Rng, open_unit};
+
+/// The acceptance at which Langevin proposals move farthest (Roberts and Rosenthal 1998).
+const TARGET_ACCEPTANCE: f64 = 0.574;
+
+/// Proposals are `x + ½h²∇ + hξ`. During warm-up (the first half, where `--warmup` equals `--draws`) `ln h` follows the
+/// acceptance with steps `t^{−0.6}`; after it `h` is fixed.
+pub(super) fn chain(
+    density: &dyn LogDensity,
+    gaussian: &Gaussian,
+    start: Vec<f64>,
+    settings: &Settings,
+    rng: &mut Rng,
+    watch: &Watch<'_>,
+) -> Result<Chain> {
+    let dim = density.dim();
+    let mut whitened = Whitened::new(density, gaussian);
+    let mut position = start;
+    let mut gradient = vec![0.0; dim];
+    let mut value = whitened.start(&position, &mut gradient)?;
+    let (mut noise, mut proposal, mut new_gradient) = (vec![0.0; dim], vec![0.0; dim], vec![0.0; dim]);
+    let mut log_step = -(dim.max(1) as f64).ln() / 6.0;
+    let mut kept = Chain::default();
+    let mut acceptance_rate = Vec::with_capacity(settings.draws);
+    let total = settings.warmup + settings.draws;
+    for i in 0..total {
+        let step = log_step.exp();
+        let drift = 0.5 * step * step;
+        fill_normal(&mut noise, rng);
+        let mut forward = 0.0;
+        for d in 0..dim {
+            proposal[d] = position[d] + drift * gradient[d] + step * noise[d];
+            forward += noise[d] * noise[d];
+        }
+        let new_value = whitened.value_and_gradient(&proposal, &mut new_gradient);
+        let backward: f64 =
+            (0..dim).map(|d| ((position[d] - proposal[d] - drift * new_gradient[d]) / step).powi(2)).sum();
+        let log_ratio = new_value - value + 0.5 * (forward - backward);
+        // A proposal without a density is NaN here, and refused.
+        let acceptance = if log_ratio.is_nan() { 0.0 } else { log_ratio.min(0.0).exp() };
+        if open_unit(rng) <= acceptance {
+            std::mem::swap(&mut position, &mut proposal);
+            std::mem::swap(&mut gradient, &mut new_gradient);
+            value = new_value;
+        }
+        if i < settings.warmup {
+            log_step += (acceptance - TARGET_ACCEPTANCE) * ((i + 1) as f64).powf(-0.6);
+        } else {
+            whitened.keep(&position, &mut kept.theta);
+            kept.lp.push(value);
+            acceptance_rate.push(acceptance);
+        }
+        watch.iteration(i, total)?;
+    }
+    kept.stats = Stats::Metropolis { acceptance_rate, step_size: log_step.exp() };
+    Ok(kept)
+}

@@ -1,0 +1,234 @@
+//! Samplers: chains of draws from any log-density, the same for any number of threads.
+
+mod laplace;
+mod mala;
+mod nuts;
+
+use std::fmt;
+use std::str::FromStr;
+
+use rand_distr::{Distribution, StandardNormal};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::draws::{Chain, Draws};
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::{Gaussian, LogDensity};
+use crate::progress::{Event, Observer};
+use crate::rng::{Purpose, Rng, Seed, open_unit};
+
+/// How to draw. As text: `nuts`, `mala`, `mala-plain`, `laplace`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Sampler {
+    /// The no-U-turn sampler, in coordinates whitened by the normal approximation.
+    Nuts,
+    /// The adaptive Metropolis-adjusted Langevin algorithm.
+    Mala {
+        /// Whether proposals follow the normal approximation's covariance. If not, the algorithm is the paper's:
+        /// it starts at 0 and knows nothing of the posterior's shape.
+        preconditioned: bool,
+    },
+    /// Independent draws from the normal approximation.
+    Laplace,
+}
+
+impl fmt::Display for Sampler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Sampler::Nuts => "nuts",
+            Sampler::Mala { preconditioned: true } => "mala",
+            Sampler::Mala { preconditioned: false } => "mala-plain",
+            Sampler::Laplace => "laplace",
+        })
+    }
+}
+
+impl FromStr for Sampler {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Sampler> {
+        match text {
+            "nuts" => Ok(Sampler::Nuts),
+            "mala" => Ok(Sampler::Mala { preconditioned: true }),
+            "mala-plain" => Ok(Sampler::Mala { preconditioned: false }),
+            "laplace" => Ok(Sampler::Laplace),
+            _ => Err(Error::setting(
+                "--sampler",
+                format!("there is no sampler '{text}'; there are nuts, mala, mala-plain, laplace"),
+            )),
+        }
+    }
+}
+
+impl TryFrom<String> for Sampler {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Sampler> {
+        text.parse()
+    }
+}
+
+impl From<Sampler> for String {
+    fn from(sampler: Sampler) -> String {
+        sampler.to_string()
+    }
+}
+
+/// How much to draw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Chains.
+    pub chains: usize,
+    /// Draws kept from each chain.
+    pub draws: usize,
+    /// Iterations before them, in which the sampler adapts; not kept.
+    pub warmup: usize,
+    /// Seed.
+    pub seed: Seed,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { chains: 4, draws: 1000, warmup: 1000, seed: Seed(1) }
+    }
+}
+
+impl Settings {
+    fn check(&self) -> Result<()> {
+        for (setting, value) in [("--chains", self.chains), ("--draws", self.draws)] {
+            if value == 0 {
+                return Err(Error::setting(setting, "must be at least 1"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Draws from `density`. `approximation` is a normal distribution near it (see
+/// [`Posterior::laplace`](crate::model::Posterior::laplace)); it makes samplers fast, and only
+/// [`Sampler::Laplace`] takes it for the truth.
+///
+/// Chains run on the threads of the current rayon pool; each has its own stream of random numbers, so their
+/// number does not change the draws.
+pub fn run(
+    density: &dyn LogDensity,
+    names: &[String],
+    approximation: &Gaussian,
+    sampler: Sampler,
+    settings: &Settings,
+    observer: &dyn Observer,
+) -> Result<Draws> {
+    settings.check()?;
+    if names.len() != density.dim() || approximation.dim() != density.dim() {
+        return Err(Error::setting(
+            "names",
+            format!(
+                "{} names and an approximation of dimension {} for {} coefficients",
+                names.len(),
+                approximation.dim(),
+                density.dim()
+            ),
+        ));
+    }
+    let iterations = (settings.warmup + settings.draws) * settings.chains;
+    observer.event(Event::ChainsStarted { chains: settings.chains, iterations: iterations as u64 });
+    let chains = (0..settings.chains)
+        .into_par_iter()
+        .map(|chain| {
+            let mut rng = settings.seed.stream(Purpose::Chain, chain as u64);
+            let watch = Watch { observer };
+            match sampler {
+                Sampler::Nuts => nuts::chain(density, approximation, settings, &mut rng, &watch),
+                Sampler::Mala { preconditioned: true } => {
+                    let start = dispersed(approximation.dim(), &mut rng);
+                    mala::chain(density, approximation, start, settings, &mut rng, &watch)
+                }
+                Sampler::Mala { preconditioned: false } => {
+                    let identity = Gaussian::standard(density.dim());
+                    mala::chain(density, &identity, vec![0.0; density.dim()], settings, &mut rng, &watch)
+                }
+                Sampler::Laplace => laplace::chain(density, approximation, settings, &mut rng, &watch),
+            }
+        })
+        .collect::<Result<Vec<Chain>>>()?;
+    observer.event(Event::ChainsFinished);
+    Ok(Draws { names: names.to_vec(), chains })
+}
+
+/// Tells the observer of progress, and asks whether to stop.
+struct Watch<'a> {
+    observer: &'a dyn Observer,
+}
+
+impl Watch<'_> {
+    /// To be called after every iteration, counted from 0 to `total`.
+    fn iteration(&self, i: usize, total: usize) -> Result<()> {
+        const EVERY: usize = 50;
+        let done = i + 1;
+        if done.is_multiple_of(EVERY) || done == total {
+            let since = if done.is_multiple_of(EVERY) { EVERY } else { done % EVERY };
+            self.observer.event(Event::IterationsDone(since as u64));
+            if self.observer.cancelled() {
+                return Err(ErrorKind::Cancelled.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A density in the whitened coordinates `ξ` of a normal distribution, `θ = mean + C ξ`.
+struct Whitened<'a> {
+    density: &'a dyn LogDensity,
+    gaussian: &'a Gaussian,
+    theta: Vec<f64>,
+    gradient: Vec<f64>,
+    scratch: Vec<[f64; 8]>,
+}
+
+impl<'a> Whitened<'a> {
+    fn new(density: &'a dyn LogDensity, gaussian: &'a Gaussian) -> Whitened<'a> {
+        let dim = density.dim();
+        Whitened { density, gaussian, theta: vec![0.0; dim], gradient: vec![0.0; dim], scratch: Vec::new() }
+    }
+
+    /// The density of `θ(ξ)`, and its gradient with respect to `ξ`.
+    fn value_and_gradient(&mut self, xi: &[f64], gradient: &mut [f64]) -> f64 {
+        self.gaussian.unwhiten(xi, &mut self.theta);
+        let value = self.density.value_and_gradient(&self.theta, &mut self.gradient, &mut self.scratch);
+        self.gaussian.whiten_gradient(&self.gradient, gradient);
+        value
+    }
+
+    /// The value at a chain's start, which must be finite.
+    fn start(&mut self, xi: &[f64], gradient: &mut [f64]) -> Result<f64> {
+        let value = self.value_and_gradient(xi, gradient);
+        if value.is_finite() && gradient.iter().all(|g| g.is_finite()) {
+            return Ok(value);
+        }
+        Err(ErrorKind::Numerical {
+            what: format!("a chain cannot start: at its first point the log-density is {value}"),
+            help: Some("look for infinite values, or values beyond 1e150, in the data".to_string()),
+        }
+        .into())
+    }
+
+    /// Appends the coefficients of `ξ`.
+    fn keep(&mut self, xi: &[f64], theta: &mut Vec<f64>) {
+        self.gaussian.unwhiten(xi, &mut self.theta);
+        theta.extend_from_slice(&self.theta);
+    }
+}
+
+/// A start for a chain, in whitened coordinates: uniform within two standard deviations, so that chains begin wider
+/// apart than the posterior is and R-hat can see whether they meet.
+fn dispersed(dim: usize, rng: &mut Rng) -> Vec<f64> {
+    (0..dim).map(|_| 4.0 * open_unit(rng) - 2.0).collect()
+}
+
+/// Standard normal numbers.
+fn fill_normal(values: &mut [f64], rng: &mut Rng) {
+    for value in values {
+        *value = StandardNormal.sample(rng);
+    }
+}

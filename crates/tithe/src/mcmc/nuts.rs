@@ -1,0 +1,468 @@
+//! The no-U-turn sampler (Hoffman and Gelman 2014) with multinomial trajectories (Betancourt 2017), in whitened
+//! coordinates, with a diagonal metric and a step size that adapt during warm-up.
+//!
+//! Whitening by the posterior's normal approximation makes a usual posterior nearly standard normal, so that a few
+//! leapfrog steps reach across it; the metric catches what the approximation misses (heavy tails, spikes).
+
+use super::{Watch, Whitened, dispersed, fill_normal};
+use crate::draws::{Chain, Stats};
+use crate::error::Result;
+use crate::mcmc::Settings;
+use crate::model::{Gaussian, LogDensity};
+use crate::rng::{Rng, open_unit};
+
+/// Mean acceptance that the step size aims at.
+const TARGET_ACCEPTANCE: f64 = 0.8;
+/// Doublings after which a trajectory is cut.
+const MAX_DEPTH: u32 = 10;
+/// A trajectory whose energy rises by so much diverges.
+const MAX_ENERGY_RISE: f64 = 1000.0;
+
+pub(super) fn chain(
+    density: &dyn LogDensity,
+    gaussian: &Gaussian,
+    settings: &Settings,
+    rng: &mut Rng,
+    watch: &Watch<'_>,
+) -> Result<Chain> {
+    let dim = density.dim();
+    let mut dynamics = Dynamics {
+        density: Whitened::new(density, gaussian),
+        variance: vec![1.0; dim],
+        step: 1.0,
+        spare: Vec::new(),
+    };
+    let mut state = State::new(dim);
+    state.position = dispersed(dim, rng);
+    state.value = dynamics.density.start(&state.position, &mut state.gradient)?;
+    dynamics.step = dynamics.reasonable_step(&state, rng);
+    let mut averaging = DualAveraging::new(dynamics.step);
+    let mut moments = Moments::new(dim);
+    let windows = Windows::new(settings.warmup);
+
+    let mut kept = Chain::default();
+    let mut noted: Vec<Note> = Vec::with_capacity(settings.draws);
+    let total = settings.warmup + settings.draws;
+    for i in 0..total {
+        let note = dynamics.transition(&mut state, rng);
+        if i < settings.warmup {
+            dynamics.step = averaging.update(note.acceptance);
+            if windows.slow(i) {
+                moments.add(&state.position);
+            }
+            if windows.ends(i) {
+                moments.shrunk_variance(&mut dynamics.variance);
+                moments = Moments::new(dim);
+                dynamics.step = dynamics.reasonable_step(&state, rng);
+                averaging = DualAveraging::new(dynamics.step);
+            }
+            if i + 1 == settings.warmup {
+                dynamics.step = averaging.final_step();
+            }
+        } else {
+            dynamics.density.keep(&state.position, &mut kept.theta);
+            kept.lp.push(state.value);
+            noted.push(note);
+        }
+        watch.iteration(i, total)?;
+    }
+    kept.stats = Stats::Hamiltonian {
+        acceptance_rate: noted.iter().map(|note| note.acceptance).collect(),
+        diverging: noted.iter().map(|note| note.diverging).collect(),
+        energy: noted.iter().map(|note| note.energy).collect(),
+        tree_depth: noted.iter().map(|note| note.depth).collect(),
+        n_steps: noted.iter().map(|note| note.steps).collect(),
+        step_size: dynamics.step,
+        reached_max_treedepth: noted.iter().map(|note| note.cut).collect(),
+    };
+    Ok(kept)
+}
+
+/// What is remembered of one transition.
+struct Note {
+    acceptance: f64,
+    diverging: bool,
+    energy: f64,
+    depth: u32,
+    steps: u32,
+    cut: bool,
+}
+
+/// A point of phase space, with the density and its gradient there.
+struct State {
+    position: Vec<f64>,
+    momentum: Vec<f64>,
+    gradient: Vec<f64>,
+    value: f64,
+}
+
+impl State {
+    fn new(dim: usize) -> State {
+        State { position: vec![0.0; dim], momentum: vec![0.0; dim], gradient: vec![0.0; dim], value: 0.0 }
+    }
+
+    fn copy_from(&mut self, other: &State) {
+        self.position.copy_from_slice(&other.position);
+        self.momentum.copy_from_slice(&other.momentum);
+        self.gradient.copy_from_slice(&other.gradient);
+        self.value = other.value;
+    }
+}
+
+/// A piece of a trajectory, in the order in which it was walked.
+struct Tree {
+    /// A point of it, chosen in proportion to the density.
+    chosen: State,
+    /// Logarithm of the summed densities, relative to the trajectory's start.
+    log_weight: f64,
+    /// Momenta at both ends and their sum.
+    first: Vec<f64>,
+    last: Vec<f64>,
+    sum: Vec<f64>,
+}
+
+/// Running totals of a trajectory.
+struct Walk {
+    initial_energy: f64,
+    acceptance: f64,
+    steps: u32,
+    diverging: bool,
+}
+
+/// Why a piece of trajectory cannot be used.
+struct Stopped;
+
+/// Hamiltonian motion.
+struct Dynamics<'a> {
+    density: Whitened<'a>,
+    /// The inverse metric.
+    variance: Vec<f64>,
+    step: f64,
+    /// Trees no longer needed, whose memory is used again.
+    spare: Vec<Tree>,
+}
+
+impl Dynamics<'_> {
+    /// One leapfrog step, forwards or backwards in time.
+    fn leapfrog(&mut self, state: &mut State, step: f64) {
+        for (p, g) in state.momentum.iter_mut().zip(&state.gradient) {
+            *p += 0.5 * step * g;
+        }
+        for ((x, p), v) in state.position.iter_mut().zip(&state.momentum).zip(&self.variance) {
+            *x += step * v * p;
+        }
+        state.value = self.density.value_and_gradient(&state.position, &mut state.gradient);
+        for (p, g) in state.momentum.iter_mut().zip(&state.gradient) {
+            *p += 0.5 * step * g;
+        }
+    }
+
+    fn energy(&self, state: &State) -> f64 {
+        let kinetic: f64 = state.momentum.iter().zip(&self.variance).map(|(p, v)| p * p * v).sum();
+        0.5 * kinetic - state.value
+    }
+
+    fn refresh_momentum(&self, state: &mut State, rng: &mut Rng) {
+        fill_normal(&mut state.momentum, rng);
+        for (p, v) in state.momentum.iter_mut().zip(&self.variance) {
+            *p /= v.sqrt();
+        }
+    }
+
+    /// True while the trajectory from momentum `first` to momentum `last` still moves apart; `sum` is the sum of all
+    /// its momenta.
+    fn persists(&self, first: &[f64], last: &[f64], sum: impl Fn(usize) -> f64) -> bool {
+        let (mut at_first, mut at_last) = (0.0, 0.0);
+        for (d, v) in self.variance.iter().enumerate() {
+            at_first += first[d] * v * sum(d);
+            at_last += last[d] * v * sum(d);
+        }
+        at_first > 0.0 && at_last > 0.0
+    }
+
+    fn leaf(&mut self, state: &State, log_weight: f64) -> Tree {
+        let dim = state.position.len();
+        let mut tree = self.spare.pop().unwrap_or_else(|| Tree {
+            chosen: State::new(dim),
+            log_weight: 0.0,
+            first: vec![0.0; dim],
+            last: vec![0.0; dim],
+            sum: vec![0.0; dim],
+        });
+        tree.chosen.copy_from(state);
+        tree.log_weight = log_weight;
+        tree.first.copy_from_slice(&state.momentum);
+        tree.last.copy_from_slice(&state.momentum);
+        tree.sum.copy_from_slice(&state.momentum);
+        tree
+    }
+
+    /// Joins a tree with the one walked after it; false if the whole has turned.
+    fn join(&mut self, tree: &mut Tree, mut next: Tree, accept_next: bool) -> bool {
+        // The whole, and each half with the nearest point of the other half.
+        let persists = self.persists(&tree.first, &next.last, |d| tree.sum[d] + next.sum[d])
+            && self.persists(&tree.first, &next.first, |d| tree.sum[d] + next.first[d])
+            && self.persists(&tree.last, &next.last, |d| tree.last[d] + next.sum[d]);
+        if accept_next {
+            std::mem::swap(&mut tree.chosen, &mut next.chosen);
+        }
+        tree.log_weight = log_add(tree.log_weight, next.log_weight);
+        for (sum, more) in tree.sum.iter_mut().zip(&next.sum) {
+            *sum += more;
+        }
+        std::mem::swap(&mut tree.last, &mut next.last);
+        self.spare.push(next);
+        persists
+    }
+
+    /// Walks `2^depth` steps on from `end`.
+    fn grow(
+        &mut self,
+        depth: u32,
+        end: &mut State,
+        step: f64,
+        walk: &mut Walk,
+        rng: &mut Rng,
+    ) -> std::result::Result<Tree, Stopped> {
+        if depth == 0 {
+            self.leapfrog(end, step);
+            walk.steps += 1;
+            let rise = self.energy(end) - walk.initial_energy;
+            if rise.is_nan() || rise > MAX_ENERGY_RISE {
+                walk.diverging = true;
+                return Err(Stopped);
+            }
+            walk.acceptance += (-rise).min(0.0).exp();
+            return Ok(self.leaf(end, -rise));
+        }
+        let mut tree = self.grow(depth - 1, end, step, walk, rng)?;
+        let next = match self.grow(depth - 1, end, step, walk, rng) {
+            Ok(next) => next,
+            Err(stopped) => {
+                self.spare.push(tree);
+                return Err(stopped);
+            }
+        };
+        let share = (next.log_weight - log_add(tree.log_weight, next.log_weight)).exp();
+        let accept = open_unit(rng) <= share;
+        if self.join(&mut tree, next, accept) {
+            Ok(tree)
+        } else {
+            self.spare.push(tree);
+            Err(Stopped)
+        }
+    }
+
+    /// One transition of the chain: `state` is replaced by the next draw.
+    fn transition(&mut self, state: &mut State, rng: &mut Rng) -> Note {
+        self.refresh_momentum(state, rng);
+        let mut walk =
+            Walk { initial_energy: self.energy(state), acceptance: 0.0, steps: 0, diverging: false };
+        let mut tree = self.leaf(state, 0.0);
+        let mut forward_end = State::new(state.position.len());
+        let mut backward_end = State::new(state.position.len());
+        forward_end.copy_from(state);
+        backward_end.copy_from(state);
+        let mut depth = 0;
+        let mut going = true;
+        while going && depth < MAX_DEPTH {
+            let forward = open_unit(rng) <= 0.5;
+            let (end, step) =
+                if forward { (&mut forward_end, self.step) } else { (&mut backward_end, -self.step) };
+            let Ok(next) = self.grow(depth, end, step, &mut walk, rng) else {
+                break;
+            };
+            depth += 1;
+            // A new half as heavy as the old one is always taken: progress is favoured.
+            let accept = open_unit(rng) <= (next.log_weight - tree.log_weight).exp();
+            if !forward {
+                // Joined trees must stand in the order of time along which `next` was walked.
+                std::mem::swap(&mut tree.first, &mut tree.last);
+            }
+            going = self.join(&mut tree, next, accept);
+            if !forward {
+                std::mem::swap(&mut tree.first, &mut tree.last);
+            }
+            debug_assert!(tree.first == backward_end.momentum && tree.last == forward_end.momentum);
+        }
+        state.copy_from(&tree.chosen);
+        self.spare.push(tree);
+        Note {
+            acceptance: walk.acceptance / f64::from(walk.steps.max(1)),
+            diverging: walk.diverging,
+            energy: self.energy(state),
+            depth,
+            steps: walk.steps,
+            cut: going && depth == MAX_DEPTH,
+        }
+    }
+
+    /// A step at which one leapfrog step is accepted with probability about 0.8.
+    fn reasonable_step(&mut self, state: &State, rng: &mut Rng) -> f64 {
+        let mut probe = State::new(state.position.len());
+        let mut step = self.step;
+        let mut direction = 0;
+        for _ in 0..60 {
+            probe.copy_from(state);
+            self.refresh_momentum(&mut probe, rng);
+            let before = self.energy(&probe);
+            self.leapfrog(&mut probe, step);
+            let fall = before - self.energy(&probe);
+            let wanted = if fall > TARGET_ACCEPTANCE.ln() { 1 } else { -1 };
+            if direction != 0 && wanted != direction {
+                break;
+            }
+            direction = wanted;
+            step *= if direction == 1 { 2.0 } else { 0.5 };
+        }
+        step
+    }
+}
+
+/// `ln(eᵃ + eᵇ)`.
+fn log_add(a: f64, b: f64) -> f64 {
+    let (large, small) = if a > b { (a, b) } else { (b, a) };
+    large + (small - large).exp().ln_1p()
+}
+
+/// Nesterov's dual averaging of the logarithm of the step (Hoffman and Gelman 2014, section 3.2).
+struct DualAveraging {
+    centre: f64,
+    count: f64,
+    error: f64,
+    log_step_mean: f64,
+}
+
+impl DualAveraging {
+    fn new(step: f64) -> DualAveraging {
+        DualAveraging { centre: (10.0 * step).ln(), count: 0.0, error: 0.0, log_step_mean: 0.0 }
+    }
+
+    /// The step to try next.
+    fn update(&mut self, acceptance: f64) -> f64 {
+        const SHRINKAGE: f64 = 0.05;
+        const DELAY: f64 = 10.0;
+        const DECAY: f64 = 0.75;
+        self.count += 1.0;
+        let weight = 1.0 / (self.count + DELAY);
+        self.error = (1.0 - weight) * self.error + weight * (TARGET_ACCEPTANCE - acceptance);
+        let log_step = self.centre - self.count.sqrt() / SHRINKAGE * self.error;
+        let weight = self.count.powf(-DECAY);
+        self.log_step_mean = weight * log_step + (1.0 - weight) * self.log_step_mean;
+        log_step.exp()
+    }
+
+    fn final_step(&self) -> f64 {
+        self.log_step_mean.exp()
+    }
+}
+
+/// Running means and variances.
+struct Moments {
+    count: f64,
+    mean: Vec<f64>,
+    squares: Vec<f64>,
+}
+
+impl Moments {
+    fn new(dim: usize) -> Moments {
+        Moments { count: 0.0, mean: vec![0.0; dim], squares: vec![0.0; dim] }
+    }
+
+    fn add(&mut self, x: &[f64]) {
+        self.count += 1.0;
+        for ((x, mean), squares) in x.iter().zip(&mut self.mean).zip(&mut self.squares) {
+            let difference = x - *mean;
+            *mean += difference / self.count;
+            *squares += difference * (x - *mean);
+        }
+    }
+
+    /// The variances, drawn towards the 1 that whitening promises with the weight of five draws.
+    fn shrunk_variance(&self, variance: &mut [f64]) {
+        for (variance, squares) in variance.iter_mut().zip(&self.squares) {
+            *variance = (self.count * squares / (self.count - 1.0).max(1.0) + 5.0) / (self.count + 5.0);
+        }
+    }
+}
+
+/// When the metric is learnt during warm-up: between a first and a last stretch that are left to the step size, in
+/// windows of doubling length, each of which forgets what came before.
+struct Windows {
+    begin: usize,
+    ends: Vec<usize>,
+}
+
+impl Windows {
+    fn new(warmup: usize) -> Windows {
+        let (first, last) = if warmup >= 150 { (75, 50) } else { (warmup * 15 / 100, warmup / 10) };
+        let close = warmup.saturating_sub(last);
+        let (mut ends, mut at, mut length) = (Vec::new(), first, 25);
+        while at + length <= close {
+            // A window that leaves too little for the next one takes it in.
+            let end = if at + 3 * length > close { close } else { at + length };
+            ends.push(end);
+            at = end;
+            length *= 2;
+        }
+        Windows { begin: first, ends }
+    }
+
+    /// True if iteration `i` counts for the metric.
+    fn slow(&self, i: usize) -> bool {
+        i >= self.begin && self.ends.last().is_some_and(|end| i < *end)
+    }
+
+    /// True if a window ends with iteration `i`.
+    fn ends(&self, i: usize) -> bool {
+        self.ends.contains(&(i + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_double_and_fill_the_middle_of_warm_up() {
+        assert_eq!(Windows::new(1000).ends, [100, 150, 250, 450, 950]);
+        assert_eq!(Windows::new(150).ends, [100]);
+        assert!(Windows::new(20).ends.is_empty());
+        assert!(Windows::new(0).ends.is_empty());
+    }
+
+    #[test]
+    fn the_leapfrog_is_reversible_and_keeps_energy() {
+        struct Normal;
+        impl LogDensity for Normal {
+            fn dim(&self) -> usize {
+                2
+            }
+            fn value_and_gradient(&self, theta: &[f64], gradient: &mut [f64], _: &mut Vec<[f64; 8]>) -> f64 {
+                gradient[0] = -theta[0];
+                gradient[1] = -4.0 * theta[1];
+                -0.5 * (theta[0] * theta[0] + 4.0 * theta[1] * theta[1])
+            }
+        }
+        let standard = Gaussian::standard(2);
+        let mut dynamics = Dynamics {
+            density: Whitened::new(&Normal, &standard),
+            variance: vec![1.0, 0.25],
+            step: 0.1,
+            spare: Vec::new(),
+        };
+        let mut state = State::new(2);
+        state.position = vec![1.0, -0.5];
+        state.momentum = vec![0.3, 0.8];
+        state.value = dynamics.density.value_and_gradient(&[1.0, -0.5], &mut state.gradient);
+        let energy = dynamics.energy(&state);
+        for _ in 0..20 {
+            dynamics.leapfrog(&mut state, 0.1);
+            assert!((dynamics.energy(&state) - energy).abs() < 0.01);
+        }
+        for _ in 0..20 {
+            dynamics.leapfrog(&mut state, -0.1);
+        }
+        assert!((state.position[0] - 1.0).abs() < 1e-12 && (state.momentum[1] - 0.8).abs() < 1e-12);
+    }
+}

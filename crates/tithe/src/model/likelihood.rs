@@ -1,0 +1,415 @@
+//! The weighted logistic log-likelihood `L(θ) = −Σ w_n φ(z_n·θ)`, with gradient and Hessian, in one sweep over tiles.
+//!
+//! `φ(s) = ln(1+e^{−s})`, so `∇L = Σ w σ z` and `−∇²L = Σ w σ(1−σ) z zᵀ` with `σ = 1/(1+e^{s})`, `s = z·θ`.
+//! Sums run in [`LANES`] interleaved parts, always the same ones, so that they vectorise and still give
+//! the same bits on every processor.
+
+use crate::math::{softplus_and_slope, vectorized};
+use crate::points::{Lane, Points, TILE, Tile};
+
+/// Parts in which every sum over rows is kept.
+const LANES: usize = 8;
+
+type Part = [f64; LANES];
+
+/// A lane on the stack, where vector registers load and store it without straddling cache lines.
+#[repr(align(64))]
+struct Aligned(Lane);
+
+impl Aligned {
+    #[inline(always)]
+    fn zero() -> Aligned {
+        Aligned([0.0; TILE])
+    }
+}
+
+/// Rows of a lane as groups of [`LANES`].
+#[inline(always)]
+fn groups(lane: &Lane) -> &[Part; TILE / LANES] {
+    let (groups, _) = lane.as_chunks::<LANES>();
+    groups.first_chunk().expect("TILE is a multiple of LANES")
+}
+
+/// A sum of the parts in a fixed order.
+#[inline(always)]
+fn total(part: &Part) -> f64 {
+    ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]))
+}
+
+/// `s_n = z_n·θ` for the rows of a tile.
+#[inline(always)]
+fn margins(tile: &Tile<'_>, theta: &[f64], margin: &mut Lane) {
+    const ROWS: usize = 4 * LANES;
+    for start in (0..TILE).step_by(ROWS) {
+        let mut sum = [0.0; ROWS];
+        for (z, &coefficient) in tile.z.iter().zip(theta) {
+            let z: &[f64; ROWS] = z[start..].first_chunk().expect("TILE is a multiple of ROWS");
+            for (sum, z) in sum.iter_mut().zip(z) {
+                *sum = z.mul_add(coefficient, *sum);
+            }
+        }
+        margin[start..start + ROWS].copy_from_slice(&sum);
+    }
+}
+
+/// Adds `Σ_r a_r z_{rd}` to the parts of each column `d`.
+#[inline(always)]
+fn add_columns(tile: &Tile<'_>, a: &Lane, sums: &mut [Part]) {
+    let a = groups(a);
+    for (z, sum) in tile.z.iter().zip(sums) {
+        let (z, mut s) = (groups(z), *sum);
+        for g in 0..TILE / LANES {
+            for l in 0..LANES {
+                s[l] = a[g][l].mul_add(z[g][l], s[l]);
+            }
+        }
+        *sum = s;
+    }
+}
+
+/// `w φ(s)` and `w σ(−s)` for the rows of a tile. No sum runs through this loop, or it would not vectorise.
+#[inline(always)]
+fn losses_and_pulls(w: &Lane, margin: &Lane, loss: &mut Lane, pull: &mut Lane) {
+    for r in 0..TILE {
+        let (softplus, slope) = softplus_and_slope(margin[r]);
+        loss[r] = w[r] * softplus;
+        pull[r] = w[r] * slope;
+    }
+}
+
+/// Adds the rows of a lane to the parts of a sum.
+#[inline(always)]
+fn add_rows(lane: &Lane, sum: &mut Part) {
+    for group in groups(lane) {
+        for l in 0..LANES {
+            sum[l] += group[l];
+        }
+    }
+}
+
+/// Folds one tile into the parts of the value's and the gradient's sums.
+#[inline(always)]
+fn value_and_gradient_of_tile(tile: &Tile<'_>, theta: &[f64], loss_sum: &mut Part, gradient: &mut [Part]) {
+    let (mut margin, mut loss, mut pull) = (Aligned::zero(), Aligned::zero(), Aligned::zero());
+    margins(tile, theta, &mut margin.0);
+    losses_and_pulls(tile.w, &margin.0, &mut loss.0, &mut pull.0);
+    add_rows(&loss.0, loss_sum);
+    add_columns(tile, &pull.0, gradient);
+}
+
+/// `L(θ)`; its gradient is written to `gradient`. `scratch` is memory to work in, kept between calls.
+pub fn value_and_gradient(
+    points: &Points,
+    theta: &[f64],
+    gradient: &mut [f64],
+    scratch: &mut Vec<[f64; 8]>,
+) -> f64 {
+    scratch.clear();
+    scratch.resize(points.dim(), [0.0; LANES]);
+    let mut loss = [0.0; LANES];
+    vectorized(
+        #[inline(always)]
+        || {
+            for tile in points.tiles() {
+                value_and_gradient_of_tile(&tile, theta, &mut loss, scratch);
+            }
+        },
+    );
+    for (gradient, part) in gradient.iter_mut().zip(scratch.iter()) {
+        *gradient = total(part);
+    }
+    -total(&loss)
+}
+
+/// The log-likelihood `L(θ)` alone.
+pub fn value(points: &Points, theta: &[f64]) -> f64 {
+    let mut sum = [0.0; LANES];
+    vectorized(
+        #[inline(always)]
+        || {
+            for tile in points.tiles() {
+                let (mut margin, mut loss, mut pull) = ([0.0; TILE], [0.0; TILE], [0.0; TILE]);
+                margins(&tile, theta, &mut margin);
+                losses_and_pulls(tile.w, &margin, &mut loss, &mut pull);
+                add_rows(&loss, &mut sum);
+            }
+        },
+    );
+    -total(&sum)
+}
+
+/// Value, gradient and curvature of the log-likelihood of some rows; those of other rows can be added.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curvature {
+    /// `L(θ)`.
+    pub value: f64,
+    /// `∇L(θ)`.
+    pub gradient: Vec<f64>,
+    /// `−∇²L(θ)`, row by row; only `j ≤ i` of row `i` is kept. See [`Curvature::entry`].
+    pub hessian: Vec<f64>,
+    /// The weight of the rows that the model gets wrong, `Σ w σ(−s)`: near 0 only if the rows are separated.
+    pub misfit: f64,
+}
+
+impl Curvature {
+    /// The sums of no rows.
+    pub fn new(dim: usize) -> Curvature {
+        Curvature { value: 0.0, gradient: vec![0.0; dim], hessian: vec![0.0; dim * dim], misfit: 0.0 }
+    }
+
+    /// The sums of all points.
+    pub fn of_points(points: &Points, theta: &[f64]) -> Curvature {
+        let mut sums = CurvatureSums::new(points.dim());
+        for tile in points.tiles() {
+            sums.add_tile(&tile, theta);
+        }
+        sums.finish()
+    }
+
+    /// Entry `(i, j)` of `−∇²L(θ)`.
+    pub fn entry(&self, i: usize, j: usize) -> f64 {
+        self.hessian[i.max(j) * self.gradient.len() + i.min(j)]
+    }
+
+    /// Adds the sums of other rows.
+    pub fn merge(&mut self, other: &Curvature) {
+        self.value += other.value;
+        self.misfit += other.misfit;
+        for (sum, more) in self.gradient.iter_mut().zip(&other.gradient) {
+            *sum += more;
+        }
+        for (sum, more) in self.hessian.iter_mut().zip(&other.hessian) {
+            *sum += more;
+        }
+    }
+}
+
+/// A [`Curvature`] in the making: tiles are added one by one, at one parameter.
+#[derive(Clone, Debug)]
+pub struct CurvatureSums {
+    loss: Part,
+    misfit: Part,
+    gradient: Vec<Part>,
+    /// Blocks of three rows and two columns of the lower triangle, strip by strip (see [`blocks`]).
+    hessian: Vec<[Part; 6]>,
+    /// `w σ(1−σ) z` of the present tile.
+    weighted: Vec<Lane>,
+}
+
+/// Where the blocks of the lower triangle stand: first row, first column.
+fn blocks(dim: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..dim).step_by(3).flat_map(move |i| (0..dim.min(i + 3)).step_by(2).map(move |j| (i, j)))
+}
+
+impl CurvatureSums {
+    /// The sums of no rows.
+    pub fn new(dim: usize) -> CurvatureSums {
+        CurvatureSums {
+            loss: [0.0; LANES],
+            misfit: [0.0; LANES],
+            gradient: vec![[0.0; LANES]; dim],
+            hessian: vec![[[0.0; LANES]; 6]; blocks(dim).count()],
+            weighted: vec![[0.0; TILE]; dim],
+        }
+    }
+
+    /// Adds one tile.
+    pub fn add_tile(&mut self, tile: &Tile<'_>, theta: &[f64]) {
+        vectorized(
+            #[inline(always)]
+            || self.add_tile_kernel(tile, theta),
+        );
+    }
+
+    /// The sums themselves.
+    pub fn finish(&self) -> Curvature {
+        let dim = self.gradient.len();
+        let mut hessian = vec![0.0; dim * dim];
+        for ((i, j), block) in blocks(dim).zip(&self.hessian) {
+            for (k, part) in block.iter().enumerate() {
+                let (row, column) = (i + k / 2, j + k % 2);
+                // A block may reach over the edge or the diagonal.
+                if row < dim && column <= row {
+                    hessian[row * dim + column] = total(part);
+                }
+            }
+        }
+        Curvature {
+            value: -total(&self.loss),
+            gradient: self.gradient.iter().map(total).collect(),
+            hessian,
+            misfit: total(&self.misfit),
+        }
+    }
+
+    #[inline(always)]
+    fn add_tile_kernel(&mut self, tile: &Tile<'_>, theta: &[f64]) {
+        let mut margin = [0.0; TILE];
+        margins(tile, theta, &mut margin);
+        let (mut loss, mut pull, mut stiffness) = ([0.0; TILE], [0.0; TILE], [0.0; TILE]);
+        for r in 0..TILE {
+            let (softplus, slope) = softplus_and_slope(margin[r]);
+            loss[r] = tile.w[r] * softplus;
+            pull[r] = tile.w[r] * slope;
+            stiffness[r] = pull[r] * (1.0 - slope);
+        }
+        add_rows(&loss, &mut self.loss);
+        add_rows(&pull, &mut self.misfit);
+        add_columns(tile, &pull, &mut self.gradient);
+        for (z, weighted) in tile.z.iter().zip(&mut self.weighted) {
+            for r in 0..TILE {
+                weighted[r] = z[r] * stiffness[r];
+            }
+        }
+        let last = tile.z.len().saturating_sub(1);
+        let mut sums = self.hessian.iter_mut();
+        for i in (0..tile.z.len()).step_by(3) {
+            let rows = [i, (i + 1).min(last), (i + 2).min(last)].map(|row| groups(&self.weighted[row]));
+            for j in (0..(last + 1).min(i + 3)).step_by(2) {
+                let columns = [j, (j + 1).min(last)].map(|column| groups(&tile.z[column]));
+                if let Some(sums) = sums.next() {
+                    add_products(rows, columns, sums);
+                }
+            }
+        }
+    }
+}
+
+/// Adds the products of three lanes with two. Twelve four-wide registers hold the sums: as many as there are without
+/// spilling.
+#[inline(always)]
+fn add_products(
+    [a, b, c]: [&[Part; TILE / LANES]; 3],
+    [x, y]: [&[Part; TILE / LANES]; 2],
+    sums: &mut [Part; 6],
+) {
+    let [mut ax, mut ay, mut bx, mut by, mut cx, mut cy] = *sums;
+    for g in 0..TILE / LANES {
+        for l in 0..LANES {
+            ax[l] = a[g][l].mul_add(x[g][l], ax[l]);
+            ay[l] = a[g][l].mul_add(y[g][l], ay[l]);
+            bx[l] = b[g][l].mul_add(x[g][l], bx[l]);
+            by[l] = b[g][l].mul_add(y[g][l], by[l]);
+            cx[l] = c[g][l].mul_add(x[g][l], cx[l]);
+            cy[l] = c[g][l].mul_add(y[g][l], cy[l]);
+        }
+    }
+    *sums = [ax, ay, bx, by, cx, cy];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The same, row by row, with the standard library's functions.
+    fn plainly(points: &Points, theta: &[f64]) -> Curvature {
+        let dim = points.dim();
+        let mut sums = Curvature::new(dim);
+        for n in 0..points.len() {
+            let (z, w) = (points.row(n), points.weight(n));
+            let s: f64 = z.iter().zip(theta).map(|(z, t)| z * t).sum();
+            let slope = if s > 0.0 { (-s).exp() / (1.0 + (-s).exp()) } else { 1.0 / (1.0 + s.exp()) };
+            sums.value -= w * ((-s).max(0.0) + (-s.abs()).exp().ln_1p());
+            sums.misfit += w * slope;
+            for i in 0..dim {
+                sums.gradient[i] += w * slope * z[i];
+                for j in 0..=i {
+                    sums.hessian[i * dim + j] += w * slope * (1.0 - slope) * z[i] * z[j];
+                }
+            }
+        }
+        sums
+    }
+
+    fn points_and_theta() -> impl Strategy<Value = (Points, Vec<f64>)> {
+        (1usize..14, 0usize..300).prop_flat_map(|(dim, len)| {
+            let rows = proptest::collection::vec(
+                (proptest::collection::vec(-3.0..3.0f64, dim), 0.01..100.0f64),
+                len,
+            );
+            (rows, proptest::collection::vec(-2.0..2.0f64, dim)).prop_map(move |(rows, theta)| {
+                (Points::from_rows(dim, rows.iter().map(|(z, w)| (z.as_slice(), *w))), theta)
+            })
+        })
+    }
+
+    fn near(a: f64, b: f64, size: f64) -> bool {
+        (a - b).abs() <= 1e-12 * (1.0 + size)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn the_fast_sweeps_agree_with_the_plain_one((points, theta) in points_and_theta()) {
+            let plain = plainly(&points, &theta);
+            let fast = Curvature::of_points(&points, &theta);
+            let size: f64 = points.weights().iter().sum::<f64>() * 9.0;
+            let mut gradient = vec![0.0; points.dim()];
+            let alone = value_and_gradient(&points, &theta, &mut gradient, &mut Vec::new());
+            prop_assert!(near(fast.value, plain.value, size));
+            prop_assert!(near(alone, plain.value, size));
+            prop_assert!(near(value(&points, &theta), plain.value, size));
+            prop_assert!(near(fast.misfit, plain.misfit, size));
+            for (i, alone) in gradient.iter().enumerate() {
+                prop_assert!(near(fast.gradient[i], plain.gradient[i], size));
+                prop_assert!(near(*alone, plain.gradient[i], size));
+                for j in 0..points.dim() {
+                    prop_assert!(near(fast.entry(i, j), plain.entry(i, j), size));
+                }
+            }
+        }
+
+        #[test]
+        fn the_gradient_is_the_slope_of_the_value((points, theta) in points_and_theta()) {
+            let mut gradient = vec![0.0; points.dim()];
+            value_and_gradient(&points, &theta, &mut gradient, &mut Vec::new());
+            let size: f64 = points.weights().iter().sum::<f64>() * 27.0;
+            for (i, gradient) in gradient.iter().enumerate() {
+                let step = 1e-5;
+                let at = |x: f64| {
+                    let mut theta = theta.clone();
+                    theta[i] += x;
+                    value(&points, &theta)
+                };
+                let slope = (at(step) - at(-step)) / (2.0 * step);
+                prop_assert!((slope - gradient).abs() <= 1e-9 * (1.0 + size), "{slope} {gradient}");
+            }
+        }
+    }
+
+    #[test]
+    fn far_out_the_likelihood_is_a_straight_line() {
+        // One row with z·θ = ∓1e4: φ(−1e4) = 1e4 exactly, φ(1e4) = 0.
+        let points = Points::from_rows(2, [([1.0, 2.0].as_slice(), 3.0)]);
+        let mut gradient = [0.0; 2];
+        let bad = value_and_gradient(&points, &[-2e3, -4e3], &mut gradient, &mut Vec::new());
+        assert_eq!(bad, -3e4);
+        assert_eq!(gradient, [3.0, 6.0]);
+        let good = value_and_gradient(&points, &[2e3, 4e3], &mut gradient, &mut Vec::new());
+        assert!(good <= 0.0 && good > -1e-300);
+        assert!(gradient.iter().all(|g| (0.0..1e-300).contains(g)));
+        let curvature = Curvature::of_points(&points, &[2e3, 4e3]);
+        assert!(curvature.hessian.iter().all(|h| h.is_finite()));
+    }
+
+    #[test]
+    fn a_parameter_that_is_not_finite_is_not_taken_for_a_good_one() {
+        let points = Points::from_rows(1, [([1.0].as_slice(), 1.0)]);
+        let mut gradient = [0.0];
+        assert!(value_and_gradient(&points, &[f64::NAN], &mut gradient, &mut Vec::new()).is_nan());
+    }
+
+    #[test]
+    fn sums_merge() {
+        let rows: Vec<[f64; 2]> =
+            (0..400).map(|n| [f64::from(n % 7) - 3.0, f64::from(n % 5) - 2.0]).collect();
+        let points = |rows: &[[f64; 2]]| Points::from_rows(2, rows.iter().map(|z| (z.as_slice(), 1.5)));
+        let theta = [0.3, -0.2];
+        let mut merged = Curvature::of_points(&points(&rows[..256]), &theta);
+        merged.merge(&Curvature::of_points(&points(&rows[256..]), &theta));
+        let whole = Curvature::of_points(&points(&rows), &theta);
+        assert!(near(merged.value, whole.value, 1e3) && near(merged.hessian[2], whole.hessian[2], 1e3));
+    }
+}

@@ -1,0 +1,8 @@
+//! The model: a weighted logistic likelihood, priors, and the posterior they make.
+
+pub mod likelihood;
+pub mod posterior;
+pub mod prior;
+
+pub use posterior::{Gaussian, LogDensity, Posterior};
+pub use prior::{Prior, Priors};

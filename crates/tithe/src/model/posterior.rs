@@ -1,0 +1,426 @@
+//! The posterior of the coefficients: log-density and gradient for samplers, its mode, and the normal
+//! distribution that fits it there.
+
+use faer::linalg::solvers::Solve;
+use faer::{Mat, Side};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::likelihood::{self, Curvature};
+use crate::model::prior::{Prepared, Prior, Priors};
+use crate::points::Points;
+
+/// A log-density with gradient; all that a sampler knows of a model.
+pub trait LogDensity: Sync {
+    /// Number of coefficients.
+    fn dim(&self) -> usize;
+
+    /// The log-density at `theta`; its gradient is written to `gradient`. `scratch` is memory kept between calls
+    /// of one chain. A value that is not finite means that `theta` has no density.
+    fn value_and_gradient(&self, theta: &[f64], gradient: &mut [f64], scratch: &mut Vec<[f64; 8]>) -> f64;
+}
+
+/// Weighted rows and priors.
+#[derive(Clone, Debug)]
+pub struct Posterior<'a> {
+    points: &'a Points,
+    priors: &'a Priors,
+    prepared: Vec<Prepared>,
+}
+
+/// A normal distribution, `N(mean, factor·factorᵀ)`, fitted to a posterior at its mode.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gaussian {
+    mean: Vec<f64>,
+    /// `C` with `C Cᵀ` the covariance, upper triangular, column by column.
+    factor: Vec<f64>,
+}
+
+/// Newton's method gives up after so many steps.
+const MOST_STEPS: usize = 200;
+/// The mode is reached when `√(gᵀH⁻¹g)`, the distance to it in posterior standard deviations, is below this.
+const DECREMENT: f64 = 1e-10;
+
+impl<'a> Posterior<'a> {
+    /// The posterior of the weighted `points` under `priors`.
+    pub fn new(points: &'a Points, priors: &'a Priors) -> Result<Posterior<'a>> {
+        if points.dim() != priors.dim() {
+            return Err(Error::setting(
+                "prior",
+                format!("{} priors for {} coefficients", priors.dim(), points.dim()),
+            ));
+        }
+        for prior in &priors.coefficients {
+            prior.check()?;
+        }
+        let prepared = priors.coefficients.iter().map(Prior::prepared).collect();
+        Ok(Posterior { points, priors, prepared })
+    }
+
+    /// The weighted rows.
+    pub fn points(&self) -> &'a Points {
+        self.points
+    }
+
+    /// The priors.
+    pub fn priors(&self) -> &'a Priors {
+        self.priors
+    }
+
+    /// The normal approximation at the mode (Laplace's): mean the mode, covariance the inverse of the negative
+    /// log-density's Hessian there. Under a Laplace prior, whose kink has no curvature, both are those of the
+    /// density with the kink rounded off over a tenth of its scale.
+    pub fn laplace(&self) -> Result<Gaussian> {
+        laplace(self.priors, |theta| Curvature::of_points(self.points, theta), self.smallest_weight())
+    }
+
+    fn smallest_weight(&self) -> f64 {
+        self.points.weights().into_iter().filter(|w| *w > 0.0).fold(f64::INFINITY, f64::min)
+    }
+}
+
+impl LogDensity for Posterior<'_> {
+    fn dim(&self) -> usize {
+        self.points.dim()
+    }
+
+    fn value_and_gradient(&self, theta: &[f64], gradient: &mut [f64], scratch: &mut Vec<[f64; 8]>) -> f64 {
+        let mut value = likelihood::value_and_gradient(self.points, theta, gradient, scratch);
+        for ((prior, &x), gradient) in self.prepared.iter().zip(theta).zip(gradient) {
+            let local = prior.local(x);
+            value += local.value;
+            *gradient += local.slope;
+        }
+        value
+    }
+}
+
+/// The same for a likelihood known only through its sums: one pass over the data for each call of `curvature`.
+/// `smallest_weight` is that of any row.
+pub fn laplace(
+    priors: &Priors,
+    mut curvature: impl FnMut(&[f64]) -> Curvature,
+    smallest_weight: f64,
+) -> Result<Gaussian> {
+    let dim = priors.dim();
+    let flat = priors.coefficients.iter().any(Prior::is_improper);
+    let mut theta = start(priors, &mut curvature, smallest_weight)?;
+    let mut here = Quadratic::new(priors, curvature(&theta), &theta);
+    // Levenberg's damping, in units of the Hessian's diagonal: 0 while plain Newton steps succeed.
+    let mut damping = 0.0;
+    for _ in 0..MOST_STEPS {
+        if !here.value.is_finite() {
+            return Err(not_finite());
+        }
+        // With a row on the wrong side σ(−s) is ½ or more; all of them far below that means that θ separates them.
+        if flat && here.misfit < 1e-3 * smallest_weight {
+            return Err(separated());
+        }
+        let Some(factor) = here.hessian(damping).llt(Side::Lower).ok().filter(|_| here.has_diagonal()) else {
+            if damping > 1e12 {
+                return Err(singular(flat));
+            }
+            damping = (damping * 10.0).max(1e-8);
+            continue;
+        };
+        let step = factor.solve(&here.gradient);
+        let decrement = (0..dim).map(|i| step[(i, 0)] * here.gradient[(i, 0)]).sum::<f64>().max(0.0).sqrt();
+        if damping == 0.0 && decrement <= DECREMENT {
+            // One more full step costs nothing and brings the mode to the last digits.
+            for i in 0..dim {
+                theta[i] += step[(i, 0)];
+            }
+            return Gaussian::from_precision(theta, &here.hessian(0.0)).ok_or_else(|| singular(flat));
+        }
+        let next: Vec<f64> = (0..dim).map(|i| theta[i] + step[(i, 0)]).collect();
+        let there = Quadratic::new(priors, curvature(&next), &next);
+        // Rounding hides an improvement smaller than this.
+        let noise = 1e-14 * here.value.abs();
+        if there.value.is_finite() && there.value >= here.value + 1e-4 * decrement * decrement - noise {
+            (theta, here) = (next, there);
+            damping = if damping < 1e-8 { 0.0 } else { damping * 0.1 };
+        } else if damping > 1e12 {
+            return Err(not_converged(decrement));
+        } else {
+            damping = (damping * 10.0).max(1e-4);
+        }
+    }
+    Err(if flat { separated() } else { not_converged(f64::NAN) })
+}
+
+/// Where to begin: 0, or for spike-and-slab priors the mode under the slabs alone, since from 0 the spikes would
+/// hold every coefficient.
+fn start(
+    priors: &Priors,
+    curvature: &mut impl FnMut(&[f64]) -> Curvature,
+    smallest_weight: f64,
+) -> Result<Vec<f64>> {
+    let slab = |prior: &Prior| match *prior {
+        Prior::SpikeSlab { slab, .. } => Prior::Normal { scale: slab },
+        other => other,
+    };
+    let slabs = Priors { coefficients: priors.coefficients.iter().map(slab).collect() };
+    if slabs == *priors {
+        Ok(vec![0.0; priors.dim()])
+    } else {
+        let curvature: &mut dyn FnMut(&[f64]) -> Curvature = curvature;
+        Ok(laplace(&slabs, curvature, smallest_weight)?.mean)
+    }
+}
+
+/// The log-posterior's local form.
+struct Quadratic {
+    value: f64,
+    gradient: Mat<f64>,
+    /// Of the negative log-posterior.
+    hessian: Mat<f64>,
+    misfit: f64,
+}
+
+impl Quadratic {
+    fn new(priors: &Priors, likelihood: Curvature, theta: &[f64]) -> Quadratic {
+        let dim = theta.len();
+        let mut value = likelihood.value;
+        let mut gradient = Mat::from_fn(dim, 1, |i, _| likelihood.gradient[i]);
+        let mut hessian = Mat::from_fn(dim, dim, |i, j| likelihood.entry(i, j));
+        for (i, (prior, &x)) in priors.coefficients.iter().zip(theta).enumerate() {
+            let local = prior.smooth_local(x);
+            value += local.value;
+            gradient[(i, 0)] += local.slope;
+            hessian[(i, i)] -= local.bend;
+        }
+        Quadratic { value, gradient, hessian, misfit: likelihood.misfit }
+    }
+
+    /// The Hessian with `damping` times its diagonal's size added.
+    fn hessian(&self, damping: f64) -> Mat<f64> {
+        let mut hessian = self.hessian.clone();
+        for i in 0..hessian.nrows() {
+            hessian[(i, i)] += damping * self.hessian[(i, i)].abs();
+        }
+        hessian
+    }
+
+    /// False where no damping can help.
+    fn has_diagonal(&self) -> bool {
+        (0..self.hessian.nrows()).all(|i| self.hessian[(i, i)] != 0.0)
+    }
+}
+
+fn separated() -> Error {
+    numerical(
+        "under a flat prior these rows have no posterior: some coefficients separate the classes perfectly, or one class is missing, and ever larger values fit ever better",
+        "give every coefficient a proper prior, for example --prior normal:2 or --prior cauchy:2.5",
+    )
+}
+
+fn singular(flat: bool) -> Error {
+    if flat {
+        numerical(
+            "under a flat prior these rows do not settle every coefficient: some columns depend on each other",
+            "leave a column out with --exclude, or give every coefficient a proper prior, for example --prior normal:2",
+        )
+    } else {
+        numerical(
+            "the posterior's curvature at its mode is not positive definite, so it has no normal approximation",
+            "use a prior with a wider spike, or a log-concave one such as normal:2",
+        )
+    }
+}
+
+fn not_converged(decrement: f64) -> Error {
+    numerical(
+        format!(
+            "the posterior's mode was not reached: {MOST_STEPS} Newton steps ended {decrement:.1e} standard deviations away from it"
+        ),
+        "standardise the columns, or use a narrower prior",
+    )
+}
+
+fn not_finite() -> Error {
+    numerical(
+        "the posterior density is not finite at the start: a value or a weight of the rows is not finite",
+        "look for infinite values, or values beyond 1e150, in the data",
+    )
+}
+
+fn numerical(what: impl Into<String>, help: &str) -> Error {
+    ErrorKind::Numerical { what: what.into(), help: Some(help.to_string()) }.into()
+}
+
+impl Gaussian {
+    /// The standard normal distribution.
+    pub fn standard(dim: usize) -> Gaussian {
+        let mut factor = vec![0.0; dim * dim];
+        for i in 0..dim {
+            factor[i * dim + i] = 1.0;
+        }
+        Gaussian { mean: vec![0.0; dim], factor }
+    }
+
+    /// From a mean and the inverse of the covariance; nothing if that is not positive definite.
+    pub fn from_precision(mean: Vec<f64>, precision: &Mat<f64>) -> Option<Gaussian> {
+        let dim = mean.len();
+        let lower = precision.llt(Side::Lower).ok()?;
+        let l = lower.L();
+        // C = L⁻ᵀ, column by column: Lᵀ c_j = e_j by back substitution.
+        let mut factor = vec![0.0; dim * dim];
+        for j in 0..dim {
+            let column = &mut factor[j * dim..(j + 1) * dim];
+            for i in (0..=j).rev() {
+                let mut sum = if i == j { 1.0 } else { 0.0 };
+                for k in i + 1..=j {
+                    sum -= l[(k, i)] * column[k];
+                }
+                column[i] = sum / l[(i, i)];
+            }
+        }
+        factor.iter().all(|c| c.is_finite()).then_some(Gaussian { mean, factor })
+    }
+
+    /// Dimension.
+    pub fn dim(&self) -> usize {
+        self.mean.len()
+    }
+
+    /// The mean: the mode of what was approximated.
+    pub fn mean(&self) -> &[f64] {
+        &self.mean
+    }
+
+    /// Entry `(i, j)` of the covariance.
+    pub fn covariance(&self, i: usize, j: usize) -> f64 {
+        let dim = self.dim();
+        (i.max(j)..dim).map(|k| self.factor[k * dim + i] * self.factor[k * dim + j]).sum()
+    }
+
+    /// Standard deviation of coefficient `i`.
+    pub fn sd(&self, i: usize) -> f64 {
+        self.covariance(i, i).sqrt()
+    }
+
+    /// `θ = mean + C ξ`: from whitened coordinates to coefficients.
+    pub fn unwhiten(&self, xi: &[f64], theta: &mut [f64]) {
+        theta.copy_from_slice(&self.mean);
+        for ((j, &x), column) in xi.iter().enumerate().zip(self.factor.chunks_exact(self.dim())) {
+            for (theta, c) in theta.iter_mut().zip(&column[..=j]) {
+                *theta += c * x;
+            }
+        }
+    }
+
+    /// The gradient in whitened coordinates, `Cᵀ g`.
+    pub fn whiten_gradient(&self, gradient: &[f64], whitened: &mut [f64]) {
+        for ((j, into), column) in whitened.iter_mut().enumerate().zip(self.factor.chunks_exact(self.dim())) {
+            *into = column[..=j].iter().zip(gradient).map(|(c, g)| c * g).sum();
+        }
+    }
+
+    /// `ln |det C|` plus the normal's own constant: the log-density at the mean is minus this.
+    pub fn log_normaliser(&self) -> f64 {
+        let dim = self.dim();
+        let log_det: f64 = (0..dim).map(|i| self.factor[i * dim + i].abs().ln()).sum();
+        log_det + 0.5 * dim as f64 * (2.0 * std::f64::consts::PI).ln()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::{Purpose, Seed, open_unit};
+
+    fn random_points(dim: usize, len: usize, seed: u64) -> Points {
+        let mut rng = Seed(seed).stream(Purpose::Generate, 0);
+        let mut points = Points::new(dim);
+        for _ in 0..len {
+            let z: Vec<f64> = (0..dim).map(|_| 2.0 * open_unit(&mut rng) - 1.0).collect();
+            points.push(&z, 0.5 + open_unit(&mut rng));
+        }
+        points
+    }
+
+    fn posterior_of(text: &str, points: &Points) -> Result<Gaussian> {
+        Posterior::new(points, &Priors::same(text.parse()?, points.dim()))?.laplace()
+    }
+
+    #[test]
+    fn the_gradient_vanishes_at_the_mode_of_every_smooth_prior() {
+        let points = random_points(4, 300, 5);
+        for text in ["flat", "normal:2", "cauchy:2.5", "student:4:2.5", "spike-slab:0.1:10:0.5"] {
+            let priors = Priors::same(text.parse().unwrap(), 4);
+            let posterior = Posterior::new(&points, &priors).unwrap();
+            let laplace = posterior.laplace().unwrap();
+            let mut gradient = [0.0; 4];
+            posterior.value_and_gradient(laplace.mean(), &mut gradient, &mut Vec::new());
+            assert!(gradient.iter().all(|g| g.abs() < 1e-9), "{text}: {gradient:?}");
+        }
+    }
+
+    #[test]
+    fn whitening_takes_the_covariance_apart() {
+        let points = random_points(3, 100, 6);
+        let laplace = posterior_of("normal:1", &points).unwrap();
+        // H · covariance = 1.
+        let curvature = Curvature::of_points(&points, laplace.mean());
+        for i in 0..3 {
+            for j in 0..3 {
+                let product: f64 = (0..3)
+                    .map(|k| (curvature.entry(i, k) + f64::from(u8::from(i == k))) * laplace.covariance(k, j))
+                    .sum();
+                assert!((product - f64::from(u8::from(i == j))).abs() < 1e-12);
+            }
+        }
+        let (xi, mut theta, mut back) = ([0.3, -1.0, 2.0], [0.0; 3], [0.0; 3]);
+        laplace.unwhiten(&xi, &mut theta);
+        // The gradient of ξ ↦ a·θ(ξ) is Cᵀa.
+        laplace.whiten_gradient(&[1.0, -2.0, 0.5], &mut back);
+        let direct: f64 = (0..3).map(|i| [1.0, -2.0, 0.5][i] * (theta[i] - laplace.mean()[i])).sum();
+        assert!((direct - (0..3).map(|j| back[j] * xi[j]).sum::<f64>()).abs() < 1e-13);
+    }
+
+    #[test]
+    fn separated_rows_have_no_mode_under_a_flat_prior_and_one_under_others() {
+        let mut points = Points::new(2);
+        for n in 0..50 {
+            points.push(&[1.0 + f64::from(n % 5), f64::from(n % 7) - 3.0], 2.0);
+        }
+        let error = posterior_of("flat", &points).unwrap_err();
+        assert!(error.to_string().contains("separate the classes perfectly"), "{error}");
+        assert!(error.help().unwrap().contains("--prior normal:2"));
+        for text in ["normal:2", "cauchy:2.5", "laplace:1", "spike-slab:0.1:10:0.5"] {
+            assert!(posterior_of(text, &points).is_ok(), "{text}");
+        }
+        // Only the intercept is flat, and only one class is there: nothing holds the intercept.
+        let mut one_class = Points::new(2);
+        for n in 0..50 {
+            one_class.push(&[1.0, f64::from(n % 7) - 3.0], 1.0);
+        }
+        let mut priors = Priors::same(Prior::Normal { scale: 1.0 }, 2);
+        priors.coefficients[0] = Prior::Flat;
+        let error = Posterior::new(&one_class, &priors).unwrap().laplace().unwrap_err();
+        assert!(error.to_string().contains("one class is missing"), "{error}");
+    }
+
+    #[test]
+    fn dependent_columns_have_no_mode_under_a_flat_prior() {
+        let mut points = Points::new(2);
+        for n in 0..60 {
+            let x = f64::from(n % 5) - 2.2;
+            points.push(&[x, 0.0], 1.0);
+        }
+        let error = posterior_of("flat", &points).unwrap_err();
+        assert!(error.to_string().contains("columns depend on each other"), "{error}");
+        assert!(posterior_of("normal:2", &points).is_ok());
+    }
+
+    #[test]
+    fn rows_that_are_not_finite_are_refused() {
+        let points = Points::from_rows(1, [([f64::INFINITY].as_slice(), 1.0)]);
+        assert!(posterior_of("normal:1", &points).unwrap_err().to_string().contains("not finite"));
+    }
+
+    #[test]
+    fn no_rows_leave_the_prior() {
+        let laplace = posterior_of("normal:3", &Points::new(2)).unwrap();
+        assert!((laplace.sd(0) - 3.0).abs() < 1e-12 && laplace.mean() == [0.0, 0.0]);
+    }
+}
