@@ -17,22 +17,26 @@ fn plain_build(columns: Vec<(String, Vec<f64>)>, settings: BuildSettings) -> Cor
     build(Box::new(Columns::new(columns).expect("columns")), &roles, &settings).expect("a coreset")
 }
 
-/// The mean sensitivity bound `m̄` on Binary10, averaged over a few clusterings.
+/// The mean sensitivity bound `m̄` on Binary10: the median over seven clusterings. About one k-means++ start in
+/// ten ends in a poor clustering, whose bound is twice as large at any number of rows; a mean over few
+/// clusterings would tell how many of those it met.
 fn mean_bound(rows: usize, clusters: usize, radius: f64) -> f64 {
-    let seeds = 3;
     let columns = Recipe::Binary10.data(Seed(11), rows).columns();
-    let bounds = (0..seeds).map(|seed| {
-        let settings = BuildSettings {
-            size: Size::Rows(100),
-            clusters,
-            radius: Radius::Fixed(radius),
-            seed: Seed(seed),
-            ..BuildSettings::default()
-        };
-        let facts = plain_build(columns.clone(), settings).provenance.sensitivity.expect("sensitivities");
-        facts.mean_bound.expect("not exact")
-    });
-    bounds.sum::<f64>() / seeds as f64
+    let mut bounds: Vec<f64> = (0..7)
+        .map(|seed| {
+            let settings = BuildSettings {
+                size: Size::Rows(100),
+                clusters,
+                radius: Radius::Fixed(radius),
+                seed: Seed(seed),
+                ..BuildSettings::default()
+            };
+            let facts = plain_build(columns.clone(), settings).provenance.sensitivity.expect("sensitivities");
+            facts.mean_bound.expect("not exact")
+        })
+        .collect();
+    bounds.sort_by(f64::total_cmp);
+    bounds[3]
 }
 
 #[test]
