@@ -497,6 +497,8 @@ fn ball_centres_that_make_no_sense() {
 fn output_that_cannot_be_written() {
     let scratch = Scratch::with_csv("x,y\n1,0\n2,1\n");
     scratch.write("folder/file", "");
+    let made = std::process::Command::new("mkfifo").arg(scratch.path("pipe")).status().expect("mkfifo runs");
+    assert!(made.success());
     for (output, message) in [
         (
             "nowhere/core.parquet",
@@ -504,16 +506,18 @@ fn output_that_cannot_be_written() {
         ),
         ("data.csv/core.parquet", "cannot write 'data.csv/core.parquet': Not a directory (os error 20)\n"),
         ("folder", "'folder' is a directory, not a file to write to\n  help: name another file with -o\n"),
+        // Stands for a device, which must not be at risk in a test.
         (
-            "/dev/null",
-            "'/dev/null' is not an ordinary file, so it cannot be replaced by one\n  help: name another file with -o\n",
+            "pipe",
+            "'pipe' is not an ordinary file, so it cannot be replaced by one\n  help: name another file with -o\n",
         ),
     ] {
         let outcome = scratch.run(&format!("build {LABEL} -o {output}"));
         assert_eq!(outcome.err, format!("error: {message}"));
         assert_eq!(outcome.code, Some(1));
     }
-    assert_eq!(scratch.names(), ["data.csv", "folder"]);
+    assert_eq!(scratch.names(), ["data.csv", "folder", "pipe"]);
+    assert!(!scratch.path("pipe").is_file());
     assert_eq!(names_in(&scratch.path("folder")), ["file"]);
 }
 
