@@ -50,8 +50,8 @@ proptest! {
         prop_assert_eq!(&found.mass[..], &mass[..]);
         prop_assert!((found.score - score / mass.iter().sum::<f64>()).abs() < 1e-12 * 100.0);
         for i in (0..4).filter(|&i| mass[i] > 0.0) {
-            for d in 0..2 {
-                prop_assert!((found.mean[2 * i + d] - sum[i][d] / mass[i]).abs() < 1e-12 * 10.0);
+            for (mean, sum) in found.mean[2 * i..].iter().zip(sum[i]) {
+                prop_assert!((mean - sum / mass[i]).abs() < 1e-12 * 10.0);
             }
         }
     }
