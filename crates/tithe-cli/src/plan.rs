@@ -28,14 +28,15 @@ pub fn open_data(args: &DataArgs, memory: u64, output: Option<&Path>) -> Result<
     };
     let source = open(&args.data, &options)?;
     if let Some(output) = output
-        && let Ok(output) = output.canonicalize()
+        && let Ok(target) = output.canonicalize()
     {
-        for file in source.files() {
-            if file.canonicalize().is_ok_and(|file| file == output) {
-                let what = "is both input and output; the result would destroy the data".to_string();
-                let help = Some("name another file with -o".to_string());
-                return Err(ErrorKind::WrongFile { path: file, what, help }.into());
-            }
+        // Standard input may be a file that the shell opened.
+        let standard_input = args.data.iter().any(|name| name == "-").then(|| PathBuf::from("/dev/stdin"));
+        let mut files = source.files().into_iter().chain(standard_input);
+        if files.any(|file| file.canonicalize().is_ok_and(|file| file == target)) {
+            let what = "is both input and output; the result would destroy the data".to_string();
+            let help = Some("name another file with -o".to_string());
+            return Err(ErrorKind::WrongFile { path: output.to_path_buf(), what, help }.into());
         }
     }
     Ok(source)

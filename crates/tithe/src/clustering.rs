@@ -126,7 +126,7 @@ fn plus_plus(points: &Points, k: usize, seed: Seed) -> Centers {
     let mut distance = [0.0; TILE];
     for _ in 0..k {
         let total: f64 = chances.iter().sum();
-        if !(total > 0.0) {
+        if total.is_nan() || total <= 0.0 {
             break;
         }
         let chosen = choose(&chances, open_unit(&mut rng) * total);

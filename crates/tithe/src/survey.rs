@@ -113,7 +113,7 @@ pub fn survey(
 ) -> Result<Learnt> {
     let table = engine.table();
     let pass = Survey { table, max_levels: settings.max_levels, slots: 1000 * clusters, seed };
-    let found = engine.run(&pass)?.ok_or_else(|| no_rows("the data has no rows"))?;
+    let found = engine.run(&pass)?.ok_or_else(|| no_rows(nothing_in(table)))?;
     check(table, &found, missing)?;
     let (encoding, warnings) = learn(table, &found, settings)?;
     // L = min(1000k, 0.025 N), but enough for a clustering to make sense of where N is small.
@@ -121,12 +121,19 @@ pub fn survey(
     let mut picks = found.picks;
     let mass = picks.total;
     picks.truncate(wanted);
-    let picks = picks.finish().ok_or_else(|| no_rows("the data has no rows"))?;
+    let picks = picks.finish().ok_or_else(|| no_rows(nothing_in(table)))?;
     Ok(Learnt { encoding, rows_read: found.rows_read, rows: found.rows, mass, picks, warnings })
 }
 
 fn no_rows(what: impl Into<String>) -> Error {
     ErrorKind::NoRows { what: what.into() }.into()
+}
+
+fn nothing_in(table: &Table) -> String {
+    match &table.source().files()[..] {
+        [file] => format!("'{}' has no rows", file.display()),
+        _ => "the data has no rows".to_string(),
+    }
 }
 
 impl Pass for Survey<'_> {
@@ -152,7 +159,9 @@ impl Pass for Survey<'_> {
                 Column::Number(values) if c < features => number_feature(block, values, weights),
                 Column::Number(values) if c == features => number_label(block, values),
                 Column::Number(values) => weight_column(block, values),
-                Column::Text { codes, levels } => self.text(block, codes, levels, weights, c < features),
+                Column::Text { codes, levels } => {
+                    self.text(block, codes, levels, weights, self.levels_kept(c))
+                }
             })
             .collect();
         let mut rng = self.seed.stream(Purpose::ClusteringRows, block.index);
@@ -171,10 +180,10 @@ impl Pass for Survey<'_> {
         found.rows_read += next.rows_read;
         found.rows += next.rows;
         found.picks.merge(next.picks);
-        for (ours, theirs) in found.columns.iter_mut().zip(next.columns) {
+        for (c, (ours, theirs)) in found.columns.iter_mut().zip(next.columns).enumerate() {
             ours.flaws.merge(theirs.flaws);
             ours.moments.merge(theirs.moments);
-            ours.levels.merge(theirs.levels, self.max_levels);
+            ours.levels.merge(theirs.levels, self.levels_kept(c));
             theirs.numbers.0.into_iter().for_each(|(value, count)| ours.numbers.add(value, count));
             ours.not_positive = ours.not_positive.or(theirs.not_positive);
         }
@@ -182,13 +191,18 @@ impl Pass for Survey<'_> {
 }
 
 impl Survey<'_> {
+    /// How many levels of a column are kept: of a feature as many as it may have, of the label a few.
+    fn levels_kept(&self, column: usize) -> usize {
+        if column < self.table.features().len() { self.max_levels } else { NUMBERS_KEPT }
+    }
+
     fn text(
         &self,
         block: &Block,
         codes: &[u32],
         levels: &[String],
         weights: Option<&[f64]>,
-        is_feature: bool,
+        limit: usize,
     ) -> ColumnFound {
         let mut found = ColumnFound::default();
         let mut mass = vec![0.0; levels.len()];
@@ -198,7 +212,6 @@ impl Survey<'_> {
                 None => found.flaws.add(block.position(row), MISSING_CODE == code, false),
             }
         }
-        let limit = if is_feature { self.max_levels } else { NUMBERS_KEPT };
         for (level, mass) in levels.iter().zip(mass).filter(|(_, mass)| *mass != 0.0) {
             found.levels.add(level, mass, limit);
         }
@@ -411,6 +424,16 @@ fn check(table: &Table, found: &Found, missing: Missing) -> Result<()> {
             .into());
         }
     }
+    if let Some(weight) = table.weight()
+        && !found.picks.total.is_finite()
+    {
+        return Err(ErrorKind::Column {
+            column: weight.name.clone(),
+            what: "the weights add up to more than a number can hold".to_string(),
+            help: Some("give smaller ones: only their proportions and their total matter".to_string()),
+        }
+        .into());
+    }
     Ok(())
 }
 
@@ -425,7 +448,12 @@ fn learn(table: &Table, found: &Found, settings: &EncodingSettings) -> Result<(E
         .collect::<Result<Vec<_>>>()?;
     let label = label(table.label(), &found.columns[features.len()], settings)?;
     let weight = table.weight().map(|field| field.name.clone());
-    Ok((Encoding { label, weight, intercept: settings.intercept, features }, warnings))
+    let encoding = Encoding { label, weight, intercept: settings.intercept, features };
+    if encoding.dim() == 0 {
+        let what = "no coefficient is left: there is no intercept, and every feature is constant";
+        return Err(Error::setting("--no-intercept", what));
+    }
+    Ok((encoding, warnings))
 }
 
 fn feature(

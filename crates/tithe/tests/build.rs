@@ -100,7 +100,13 @@ fn weighted_sums_are_unbiased() {
     let data = Recipe::Mixture.data(Seed(7), rows);
     let f = |n: usize| -> [f64; 5] {
         let s: f64 = (0..10).map(|d| data.x[d][n] * data.y[n] * (0.1 * d as f64 - 0.4)).sum();
-        [1.0, data.y[n], (1.0 + (-s).exp()).ln(), data.x[2][n].powi(2), f64::from(u8::from(n % 97 == 0))]
+        [
+            1.0,
+            data.y[n],
+            (1.0 + (-s).exp()).ln(),
+            data.x[2][n].powi(2),
+            f64::from(u8::from(n.is_multiple_of(97))),
+        ]
     };
     let truth = (0..rows).map(f).fold([0.0; 5], |sum, f| std::array::from_fn(|i| sum[i] + f[i]));
     for method in [Method::Sensitivity, Method::Uniform] {

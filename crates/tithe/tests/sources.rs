@@ -446,7 +446,7 @@ fn columns_are_read_as_text_on_demand() {
         ]
     );
     let error = refused(open_bytes(&bytes, &options(&["hole"])));
-    assert_eq!(error.to_string(), "there is no column 'hole' to use as text (did you mean 'holes'?)");
+    assert_eq!(error.to_string(), "there is no column 'hole' to read as text (did you mean 'holes'?)");
 }
 
 #[test]

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use tithe::block::Kind;
 use tithe::coreset::Coreset;
 use tithe::encoding::Coding;
-use tithe::error::{ErrorKind, Result};
-use tithe::files::{read_coreset, read_story};
+use tithe::error::Result;
+use tithe::files::{find_story, read_coreset};
 use tithe::source::{OpenOptions, Source, open};
 
 use crate::args::InspectArgs;
@@ -14,8 +14,8 @@ use crate::show::{self, count, number};
 
 /// Tells what a file is.
 pub fn run(args: &InspectArgs) -> Result<()> {
-    match read_story(&args.file) {
-        Ok(story) => {
+    match find_story(&args.file)? {
+        Some(story) => {
             let coreset = read_coreset(&args.file)?;
             if args.json {
                 let mut json = story.json;
@@ -27,9 +27,7 @@ pub fn run(args: &InspectArgs) -> Result<()> {
                 show::print(&describe_coreset(args, &coreset));
             }
         }
-        // Of a version that is not known, or damaged: say so. Any other file may be data.
-        Err(error) if is_ours(&error) => return Err(error),
-        Err(_) => {
+        None => {
             let source = open(&[args.file.display().to_string()], &OpenOptions::default())?;
             if args.json {
                 show::print(&format!("{}\n", data_record(&*source)));
@@ -39,14 +37,6 @@ pub fn run(args: &InspectArgs) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn is_ours(error: &tithe::error::Error) -> bool {
-    match error.kind() {
-        ErrorKind::WrongFile { what, .. } => !what.contains("Parquet file"),
-        ErrorKind::Io { .. } => true,
-        _ => false,
-    }
 }
 
 fn describe_coreset(args: &InspectArgs, coreset: &Coreset) -> String {

@@ -1,0 +1,207 @@
+//! The local engine: the same blocks wherever units end, and the failure that comes first in the data.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use tithe::block::{Block, Column, Field, Kind, Segment};
+use tithe::engine::{Engine, EngineSettings, LocalEngine, Missing};
+use tithe::error::{ErrorKind, Result};
+use tithe::pass::Pass;
+use tithe::progress::Silent;
+use tithe::source::{Scan, Source, Unit};
+use tithe::table::{Roles, Table};
+
+/// Rows 0, 1, 2, … in units of given sizes, each handed over in pieces of at most `piece` rows.
+#[derive(Clone, Debug)]
+struct Cut {
+    fields: Vec<Field>,
+    units: Vec<usize>,
+    piece: usize,
+    /// Whether units know their place.
+    placed: bool,
+    /// Units that fail at their second row.
+    failing: Vec<usize>,
+    /// The unit at which the scan itself fails.
+    scan_fails: Option<usize>,
+}
+
+impl Cut {
+    fn new(units: Vec<usize>, piece: usize, placed: bool) -> Cut {
+        let field = |name: &str| Field {
+            name: name.to_string(),
+            kind: Kind::Number,
+            data_type: arrow_schema::DataType::Float64,
+        };
+        let fields = vec![field("x"), field("y")];
+        Cut { fields, units, piece, placed, failing: Vec::new(), scan_fails: None }
+    }
+}
+
+impl Source for Cut {
+    fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    fn rows(&self) -> Option<u64> {
+        self.placed.then(|| self.units.iter().sum::<usize>() as u64)
+    }
+
+    fn scan(&self, columns: &[usize]) -> Result<Box<dyn Scan>> {
+        assert_eq!(columns, [0, 1]);
+        Ok(Box::new(CutScan { cut: self.clone(), next: 0 }))
+    }
+}
+
+struct CutScan {
+    cut: Cut,
+    next: usize,
+}
+
+impl Scan for CutScan {
+    fn next_unit(&mut self) -> Result<Option<Box<dyn Unit>>> {
+        if self.cut.scan_fails == Some(self.next) {
+            return Err(failure(0));
+        }
+        let Some(&rows) = self.cut.units.get(self.next) else { return Ok(None) };
+        let first = self.cut.units[..self.next].iter().sum();
+        self.next += 1;
+        let fails = self.cut.failing.contains(&(self.next - 1));
+        Ok(Some(Box::new(CutUnit { first, rows, piece: self.cut.piece, placed: self.cut.placed, fails })))
+    }
+}
+
+struct CutUnit {
+    first: usize,
+    rows: usize,
+    piece: usize,
+    placed: bool,
+    fails: bool,
+}
+
+fn failure(row: u64) -> tithe::error::Error {
+    let (column, what, help) = (None, "broken".to_string(), None);
+    ErrorKind::Cell { path: "data".into(), row, column, what, help }.into()
+}
+
+impl Unit for CutUnit {
+    fn first_row(&self) -> Option<u64> {
+        self.placed.then_some(self.first as u64)
+    }
+
+    fn file(&self) -> &Path {
+        Path::new("data")
+    }
+
+    fn decode(self: Box<Self>, emit: &mut dyn FnMut(Segment) -> Result<()>) -> Result<()> {
+        if self.fails {
+            // The row is counted from the start of the unit.
+            return Err(failure(1));
+        }
+        for start in (0..self.rows).step_by(self.piece) {
+            let rows = start..self.rows.min(start + self.piece);
+            let len = rows.len();
+            let x: Vec<f64> = rows.map(|row| (self.first + row) as f64).collect();
+            let y = vec![1.0; len];
+            emit(Segment { columns: vec![Column::Number(x.into()), Column::Number(y.into())], len })?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes down every block.
+struct Protocol;
+
+type Seen = Vec<(u64, Vec<(u64, f64)>)>;
+
+impl Pass for Protocol {
+    const NAME: &'static str = "looking";
+    type State = Seen;
+    type Worker = ();
+
+    fn worker(&self) {}
+
+    fn visit(&self, _worker: &mut (), block: &Block) -> Result<Seen> {
+        let Column::Number(x) = &block.columns[0] else { panic!("numbers") };
+        assert_eq!((block.len, block.rows_read), (x.len(), x.len()));
+        Ok(vec![(block.index, x.iter().enumerate().map(|(row, x)| (block.position(row), *x)).collect())])
+    }
+
+    fn merge(&self, state: &mut Seen, next: Seen) {
+        state.extend(next);
+    }
+}
+
+fn engine(cut: &Cut, threads: usize, memory: u64, block_rows: usize) -> LocalEngine<'static> {
+    let roles = Roles { label: "y".into(), ..Roles::default() };
+    let table = Table::new(Box::new(cut.clone()), &roles).expect("a table");
+    let settings = EngineSettings {
+        threads: Some(threads),
+        memory,
+        missing: Missing::Error,
+        block_rows: Some(block_rows),
+    };
+    LocalEngine::new(table, &settings, &Silent).expect("an engine")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn blocks_do_not_depend_on_how_rows_arrive(
+        units in prop::collection::vec(0usize..40, 0..12),
+        piece in 1usize..20,
+        placed: bool,
+        threads in 1usize..5,
+        memory in prop_oneof![Just(0u64), Just(300), Just(1 << 20)],
+        block_rows in 1usize..50,
+    ) {
+        let rows: usize = units.iter().sum();
+        let expected: Seen = (0..rows)
+            .step_by(block_rows)
+            .enumerate()
+            .map(|(index, start)| {
+                let end = rows.min(start + block_rows);
+                (index as u64, (start..end).map(|row| (row as u64, row as f64)).collect())
+            })
+            .collect();
+        let engine = engine(&Cut::new(units, piece, placed), threads, memory, block_rows);
+        // Decoded, and then from memory or decoded again.
+        for pass in 1..=3 {
+            let seen = engine.run(&Protocol).expect("no failure").unwrap_or_default();
+            prop_assert_eq!(&seen, &expected);
+            prop_assert_eq!(engine.passes(), pass);
+        }
+    }
+
+    #[test]
+    fn the_first_failure_of_the_data_is_the_one_told(
+        units in prop::collection::vec(2usize..40, 1..12),
+        failing in prop::collection::vec(0usize..12, 1..4),
+        placed: bool,
+        threads in 1usize..5,
+    ) {
+        let failing: Vec<usize> = failing.iter().map(|unit| unit % units.len()).collect();
+        let first = *failing.iter().min().expect("one");
+        let row = units[..first].iter().sum::<usize>() + 2;
+        let cut = Cut { failing, ..Cut::new(units, 7, placed) };
+        let error = engine(&cut, threads, 0, 16).run(&Protocol).expect_err("a failure");
+        prop_assert_eq!(error.to_string(), format!("'data', row {row}: broken"));
+    }
+
+    #[test]
+    fn a_unit_that_fails_ahead_of_the_scan_comes_first(
+        units in prop::collection::vec(2usize..40, 2..12),
+        threads in 1usize..5,
+    ) {
+        let row = units[0] + 2;
+        let cut = Cut { failing: vec![1], scan_fails: Some(units.len()), ..Cut::new(units, 7, true) };
+        let error = engine(&cut, threads, 0, 16).run(&Protocol).expect_err("a failure");
+        prop_assert_eq!(error.to_string(), format!("'data', row {row}: broken"));
+    }
+}
+
+#[test]
+fn nothing_is_no_state() {
+    let engine = engine(&Cut::new(Vec::new(), 1, true), 2, 0, 8);
+    assert!(engine.run(&Protocol).expect("no failure").is_none());
+}
