@@ -212,7 +212,11 @@ pub(crate) fn sensitivity_bounds(
 ) -> Result<Bounded> {
     let encoding = &learnt.encoding;
     let theta_star = ball_center(learnt, &settings.theta_star)?;
-    let centers = clustering::centers(&picked_points(learnt)?, settings.clusters, settings.seed);
+    let centers = clustering::centers(
+        &picked_points(encoding, &learnt.clustering_picks)?,
+        settings.clusters,
+        settings.seed,
+    );
     clock.lap("clustering");
 
     // The distinct rows come with it, for data of few has an exact coreset.
@@ -358,10 +362,10 @@ fn most_distinct(learnt: &Learnt, settings: &BuildSettings) -> Option<usize> {
     settings.collapse.then_some(asked)
 }
 
-/// The rows that the survey picked, as points that weigh as often as they were picked.
-pub(crate) fn picked_points(learnt: &Learnt) -> Result<Points> {
-    let mut points = points(&learnt.encoding, &learnt.picks.rows)?;
-    points.set_weights(&learnt.picks.counts.iter().map(|&count| f64::from(count)).collect::<Vec<_>>());
+/// Rows that the survey picked, as points that weigh as often as they were picked.
+pub(crate) fn picked_points(encoding: &Encoding, picks: &Picked) -> Result<Points> {
+    let mut points = points(encoding, &picks.rows)?;
+    points.set_weights(&picks.counts.iter().map(|&count| f64::from(count)).collect::<Vec<_>>());
     Ok(points)
 }
 

@@ -111,7 +111,7 @@ pub(crate) fn calibrated(
 
 /// The rows that the survey picked, weighted to stand for all.
 fn pilot_points(learnt: &Learnt) -> Result<Points> {
-    let mut points = picked_points(learnt)?;
+    let mut points = picked_points(&learnt.encoding, &learnt.picks)?;
     let counts = points.weights();
     let each = learnt.mass / counts.iter().sum::<f64>();
     points.set_weights(&counts.iter().map(|count| count * each).collect::<Vec<_>>());

@@ -13,6 +13,7 @@ use crate::rng::{Purpose, Seed, open_unit};
 /// Lloyd's steps stop when the score falls by less than this share, or after [`MOST_STEPS`].
 const ENOUGH: f64 = 1e-3;
 const MOST_STEPS: usize = 25;
+const STARTS: u64 = 4;
 
 /// Cluster centres `Q_i`: k rows of dimension D.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,11 +99,18 @@ pub(crate) fn nearest(distances: &[Lane], group: &mut Lane, least: &mut Lane) {
     }
 }
 
-/// Chooses k centres: k-means++ (D² weighting by mass), then Lloyd's steps.
+/// Chooses k centres: k-means++ (D² weighting by mass), then Lloyd's steps, the best of a few starts. A poor start
+/// is not rare, and can double the bounds that the clustering gives.
 ///
 /// Fewer distinct points than `k` give fewer centres.
 pub fn centers(points: &Points, k: usize, seed: Seed) -> Centers {
-    let mut centers = plus_plus(points, k, seed);
+    let tries: Vec<(f64, Centers)> = (0..STARTS).map(|start| lloyd(points, k, seed, start)).collect();
+    let best = tries.into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
+    best.map_or_else(|| Centers::new(points.dim(), Vec::new()), |(_, centers)| centers)
+}
+
+fn lloyd(points: &Points, k: usize, seed: Seed, start: u64) -> (f64, Centers) {
+    let mut centers = plus_plus(points, k, seed, start);
     let mut score = f64::INFINITY;
     for _ in 0..MOST_STEPS {
         let groups = groups(points, &centers);
@@ -115,11 +123,11 @@ pub fn centers(points: &Points, k: usize, seed: Seed) -> Centers {
         }
         score = groups.score;
     }
-    centers
+    (score, centers)
 }
 
-fn plus_plus(points: &Points, k: usize, seed: Seed) -> Centers {
-    let mut rng = seed.stream(Purpose::Clustering, 0);
+fn plus_plus(points: &Points, k: usize, seed: Seed, start: u64) -> Centers {
+    let mut rng = seed.stream(Purpose::Clustering, start);
     let mut chances = points.weights();
     let mut least = vec![f64::INFINITY; points.len()];
     let mut centers = Centers::new(points.dim(), Vec::new());

@@ -18,7 +18,7 @@ pub struct Seed(pub u64);
 pub enum Purpose {
     /// The uniform choice of rows that the clustering looks at; one stream a block.
     ClusteringRows = 1,
-    /// k-means++ seeding.
+    /// k-means++ seeding; one stream a start.
     Clustering = 2,
     /// The selection of coreset rows; one stream a block.
     Selection = 3,

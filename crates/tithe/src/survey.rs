@@ -97,8 +97,10 @@ pub struct Learnt {
     pub rows: u64,
     /// The sum of the weights of the rows in use.
     pub mass: f64,
-    /// Rows chosen uniformly (by weight), at most as many as asked for and 2.5 % of the data.
+    /// Rows chosen uniformly (by weight): 1,000 times for each cluster.
     pub picks: Picked,
+    /// The first of these, at most 2.5 % of the data: the clustering looks at them.
+    pub clustering_picks: Picked,
     /// Things the user should know.
     pub warnings: Vec<String>,
 }
@@ -118,11 +120,19 @@ pub fn survey(
     let (encoding, warnings) = learn(table, &found, settings)?;
     // L = min(1000k, 0.025 N), but enough for a clustering to make sense of where N is small.
     let wanted = (found.rows / 40).max(20 * clusters as u64) as usize;
-    let mut picks = found.picks;
-    let mass = picks.total;
-    picks.truncate(wanted);
-    let picks = picks.finish().ok_or_else(|| no_rows(nothing_in(table)))?;
-    Ok(Learnt { encoding, rows_read: found.rows_read, rows: found.rows, mass, picks, warnings })
+    let mass = found.picks.total;
+    let mut for_clustering = found.picks.clone();
+    for_clustering.truncate(wanted);
+    let finish = |slots: Slots| slots.finish().ok_or_else(|| no_rows(nothing_in(table)));
+    Ok(Learnt {
+        encoding,
+        rows_read: found.rows_read,
+        rows: found.rows,
+        mass,
+        picks: finish(found.picks)?,
+        clustering_picks: finish(for_clustering)?,
+        warnings,
+    })
 }
 
 fn no_rows(what: impl Into<String>) -> Error {
