@@ -6,6 +6,9 @@ use tithe::build::BuildSettings;
 use tithe::coreset::Method;
 use tithe::engine::{EngineSettings, Missing};
 use tithe::error::{Error, ErrorKind, Result};
+use tithe::fit::FitSettings;
+use tithe::mcmc::Settings;
+use tithe::model::PriorChoice;
 use tithe::rng::Seed;
 use tithe::selection::Size;
 use tithe::sensitivity::CenterRule;
@@ -13,11 +16,13 @@ use tithe::source::{OpenOptions, Source, open};
 use tithe::survey::EncodingSettings;
 use tithe::table::Roles;
 
-use crate::args::{BuildArgs, CentersArg, ColumnArgs, DataArgs, EngineArgs, MethodArg, MissingArg};
+use crate::args::{
+    BuildArgs, CentersArg, ColumnArgs, DataArgs, EngineArgs, FitArgs, MethodArg, MissingArg, PriorArgs,
+};
 
-/// Opens the data; refuses if `output` is one of its files.
-pub fn open_data(args: &DataArgs, memory: u64, output: Option<&Path>) -> Result<Box<dyn Source>> {
-    let options = OpenOptions {
+/// How files are read.
+pub fn open_options(args: &DataArgs, memory: u64) -> OpenOptions {
+    OpenOptions {
         format: args.format,
         header: !args.no_header,
         zero_based: args.zero_based.then_some(true),
@@ -25,20 +30,29 @@ pub fn open_data(args: &DataArgs, memory: u64, output: Option<&Path>) -> Result<
         // Half for the bytes of standard input, half for its decoded rows.
         memory: memory / 2,
         ..OpenOptions::default()
-    };
-    let source = open(&args.data, &options)?;
-    if let Some(output) = output
-        && let Ok(output) = output.canonicalize()
-    {
-        for file in source.files() {
-            if file.canonicalize().is_ok_and(|file| file == output) {
-                let what = "is both input and output; the result would destroy the data".to_string();
-                let help = Some("name another file with -o".to_string());
-                return Err(ErrorKind::WrongFile { path: file, what, help }.into());
-            }
-        }
+    }
+}
+
+/// Opens the data; refuses if `output` is one of its files.
+pub fn open_data(args: &DataArgs, memory: u64, output: Option<&Path>) -> Result<Box<dyn Source>> {
+    let source = open(&args.data, &open_options(args, memory))?;
+    if let Some(output) = output {
+        refuse_overwriting(&source.files(), output)?;
     }
     Ok(source)
+}
+
+/// Refuses to write over a file that is read.
+pub fn refuse_overwriting(files: &[PathBuf], output: &Path) -> Result<()> {
+    let Ok(output) = output.canonicalize() else { return Ok(()) };
+    for file in files {
+        if file.canonicalize().is_ok_and(|file| file == output) {
+            let what = "is both input and output; the result would destroy the data".to_string();
+            let help = Some("name another file with -o".to_string());
+            return Err(ErrorKind::WrongFile { path: file.clone(), what, help }.into());
+        }
+    }
+    Ok(())
 }
 
 /// Which columns serve for what.
@@ -124,6 +138,23 @@ pub fn build(args: &BuildArgs) -> Result<BuildSettings> {
     };
     settings.check()?;
     Ok(settings)
+}
+
+/// Which prior each coefficient is to have.
+pub fn priors(args: &PriorArgs) -> PriorChoice {
+    PriorChoice { general: args.prior, intercept: args.intercept_prior, named: args.prior_for.clone() }
+}
+
+/// How to fit.
+pub fn fit(args: &FitArgs) -> Result<FitSettings> {
+    let draws = Settings {
+        chains: args.chains,
+        draws: args.draws,
+        warmup: args.warmup,
+        seed: Seed(args.seed),
+    };
+    draws.check()?;
+    Ok(FitSettings { sampler: args.sampler, priors: priors(&args.priors), draws, threads: args.engine.threads })
 }
 
 /// Coefficients by name from a file: a JSON object, or lines of `coefficient,value` (a first line

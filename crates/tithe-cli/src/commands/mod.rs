@@ -2,7 +2,12 @@
 
 pub mod about;
 pub mod build;
+pub mod demo;
+pub mod export;
+pub mod fit;
+pub mod generate;
 pub mod inspect;
+pub mod predict;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
