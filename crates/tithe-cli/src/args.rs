@@ -205,7 +205,7 @@ pub struct BuildArgs {
 /// `tithe inspect`.
 #[derive(Debug, Args)]
 pub struct InspectArgs {
-    /// A coreset, or any data file.
+    /// A coreset, a posterior, or any data file.
     pub file: PathBuf,
 
     /// Print everything as JSON.

@@ -147,14 +147,15 @@ pub fn priors(args: &PriorArgs) -> PriorChoice {
 
 /// How to fit.
 pub fn fit(args: &FitArgs) -> Result<FitSettings> {
-    let draws = Settings {
-        chains: args.chains,
-        draws: args.draws,
-        warmup: args.warmup,
-        seed: Seed(args.seed),
-    };
+    let draws =
+        Settings { chains: args.chains, draws: args.draws, warmup: args.warmup, seed: Seed(args.seed) };
     draws.check()?;
-    Ok(FitSettings { sampler: args.sampler, priors: priors(&args.priors), draws, threads: args.engine.threads })
+    Ok(FitSettings {
+        sampler: args.sampler,
+        priors: priors(&args.priors),
+        draws,
+        threads: args.engine.threads,
+    })
 }
 
 /// Coefficients by name from a file: a JSON object, or lines of `coefficient,value` (a first line

@@ -36,9 +36,8 @@ fn data(coreset: &Coreset, names: &[String]) -> Result<String> {
     let dim = names.len();
     let (center, scale) = transform(&coreset.encoding);
     let signs = signs(coreset)?;
-    let x: Vec<Vec<f64>> = (0..points.len())
-        .map(|n| points.row(n).iter().map(|z| z * signs[n] + 0.0).collect())
-        .collect();
+    let x: Vec<Vec<f64>> =
+        (0..points.len()).map(|n| points.row(n).iter().map(|z| z * signs[n] + 0.0).collect()).collect();
     let y: Vec<u8> = signs.iter().map(|sign| u8::from(*sign > 0.0)).collect();
     let data = json!({
         "N": points.len(),
@@ -207,7 +206,9 @@ fn numpyro(names: &[String], priors: &Priors) -> String {
             Prior::Flat => format!("dist.ImproperUniform(dist.constraints.real, (), ({n},))"),
             Prior::Normal { scale } => format!("dist.Normal(0, {scale}).expand([{n}])"),
             Prior::Cauchy { scale } => format!("dist.Cauchy(0, {scale}).expand([{n}])"),
-            Prior::StudentT { degrees, scale } => format!("dist.StudentT({degrees}, 0, {scale}).expand([{n}])"),
+            Prior::StudentT { degrees, scale } => {
+                format!("dist.StudentT({degrees}, 0, {scale}).expand([{n}])")
+            }
             Prior::Laplace { scale } => format!("dist.Laplace(0, {scale}).expand([{n}])"),
             Prior::SpikeSlab { spike, slab, inclusion } => format!(
                 "dist.MixtureSameFamily(dist.Categorical(jnp.array([{}, {inclusion}])), dist.Normal(0, jnp.array([{spike}, {slab}]))).expand([{n}])",

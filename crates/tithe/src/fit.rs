@@ -108,8 +108,7 @@ impl Basis {
 /// Fits the rows of a coreset.
 pub fn fit_coreset(coreset: &Coreset, settings: &FitSettings, observer: &dyn Observer) -> Result<Fit> {
     let points = coreset.points()?;
-    let basis =
-        Basis::Coreset { size: coreset.rows.len() as u64, provenance: coreset.provenance.clone() };
+    let basis = Basis::Coreset { size: coreset.rows.len() as u64, provenance: coreset.provenance.clone() };
     fit_points(&points, &coreset.encoding, basis, settings, observer)
 }
 
@@ -175,9 +174,8 @@ fn approximate(
     let density = Expansion { gaussian: &gaussian, peak };
     let pool = thread_pool(settings.threads)?;
     let observer = engine.observer();
-    let draws = pool.install(|| {
-        mcmc::run(&density, &names, &gaussian, Sampler::Laplace, &settings.draws, observer)
-    })?;
+    let draws =
+        pool.install(|| mcmc::run(&density, &names, &gaussian, Sampler::Laplace, &settings.draws, observer))?;
     Ok(finish(draws, encoding, priors, basis, settings, separated))
 }
 
@@ -275,7 +273,9 @@ pub fn coefficient_names(encoding: &Encoding) -> Result<Vec<String>> {
             return Err(ErrorKind::Column {
                 column: name.clone(),
                 what: "two coefficients would have this name".to_string(),
-                help: Some("rename the column, leave it out with --exclude, or use --no-intercept".to_string()),
+                help: Some(
+                    "rename the column, leave it out with --exclude, or use --no-intercept".to_string(),
+                ),
             }
             .into());
         }
@@ -413,8 +413,8 @@ impl LogDensity for Expansion<'_> {
     }
 }
 
-/// Gradients that NUTS takes for a draw of a usual posterior: trajectories of three to seven steps, warm-up included.
-const GRADIENTS_PER_DRAW: f64 = 5.0;
+/// Gradients that NUTS takes for a draw of a usual posterior (three to seven, and a little more during warm-up).
+const GRADIENTS_PER_DRAW: f64 = 7.0;
 /// A whole fit shorter than this is worth no coreset.
 pub const SHORT_FIT: f64 = 10.0;
 

@@ -173,7 +173,8 @@ impl Plan {
         format: RowFormat,
         observer: &dyn Observer,
     ) -> Result<Plan> {
-        let options = OpenOptions { features: options.features.or(highest_index(encoding)), ..options.clone() };
+        let options =
+            OpenOptions { features: options.features.or(highest_index(encoding)), ..options.clone() };
         // A first look tells the columns; those that are only copied are then read as text, which keeps every digit.
         let fields = open_inputs(inputs.clone(), &options)?.fields().to_vec();
         let mut text = options.text.clone();
@@ -282,12 +283,13 @@ fn usable(name: &str, coding: &Coding, column: &Column, unseen: Unseen, place: &
                 return Err(place.error(row, name, "the value is missing".to_string(), HELP_MISSING));
             }
             let is_known = |level: &String| level == reference || known.binary_search(level).is_ok();
-            let Some(new) = levels.iter().position(|level| !is_known(level)) else { return Ok(column.clone()) };
+            let Some(new) = levels.iter().position(|level| !is_known(level)) else {
+                return Ok(column.clone());
+            };
             if unseen == Unseen::Error {
                 let first = codes.iter().position(|&code| !is_known(&levels[code as usize]));
                 let (row, code) = first.map_or((0, new), |row| (row, codes[row] as usize));
-                let what =
-                    format!("the level '{}' was not there when the model was fitted", levels[code]);
+                let what = format!("the level '{}' was not there when the model was fitted", levels[code]);
                 return Err(place.error(row, name, what, HELP_UNSEEN));
             }
             let levels =
@@ -327,7 +329,9 @@ fn copy(field: &Field, column: &Column, place: &Place) -> Result<ArrayRef> {
                     digits.bytes().all(|byte| byte.is_ascii_digit())
                         && level.parse::<f64>().is_ok_and(|value| value.abs() > (1u64 << 53) as f64)
                 };
-                if let Some(row) = codes.iter().position(|code| levels.get(*code as usize).is_some_and(is_inexact)) {
+                if let Some(row) =
+                    codes.iter().position(|code| levels.get(*code as usize).is_some_and(is_inexact))
+                {
                     let what = "an integer beyond 2^53 is not exact".to_string();
                     return Err(place.error(row, &field.name, what, HELP_INEXACT));
                 }

@@ -90,8 +90,12 @@ fn tell(recipe: Recipe, args: &DemoArgs) -> Result<Story> {
 
     // The paper's model: its data has a column of ones where it wants an intercept, and is not standardised.
     let encoding = EncodingSettings { intercept: false, standardize: false, ..EncodingSettings::default() };
-    let build_settings =
-        BuildSettings { size: Size::Rows(SIZE), seed, encoding: encoding.clone(), ..BuildSettings::default() };
+    let build_settings = BuildSettings {
+        size: Size::Rows(SIZE),
+        seed,
+        encoding: encoding.clone(),
+        ..BuildSettings::default()
+    };
     let build = |method| -> Result<(Coreset, f64)> {
         let start = Instant::now();
         let built = build_on(&engine, Missing::Error, &BuildSettings { method, ..build_settings.clone() })?;
@@ -108,10 +112,23 @@ fn tell(recipe: Recipe, args: &DemoArgs) -> Result<Story> {
     // The truth: few distinct rows are the data themselves; else so many rows leave a posterior that is normal.
     let start = Instant::now();
     let (truth, how) = if coreset.provenance.exact {
-        (fit_coreset(&coreset, &FitSettings { draws: Settings { seed: Seed(args.seed + 1), ..fit_settings.draws }, ..fit_settings.clone() }, &watcher)?, "NUTS on all distinct rows")
+        (
+            fit_coreset(
+                &coreset,
+                &FitSettings {
+                    draws: Settings { seed: Seed(args.seed + 1), ..fit_settings.draws },
+                    ..fit_settings.clone()
+                },
+                &watcher,
+            )?,
+            "NUTS on all distinct rows",
+        )
     } else {
         let laplace = FitSettings { sampler: Sampler::Laplace, ..fit_settings.clone() };
-        (fit_data(&engine, Missing::Error, &encoding, &laplace, 0)?, "normal approximation at the mode of all rows")
+        (
+            fit_data(&engine, Missing::Error, &encoding, &laplace, 0)?,
+            "normal approximation at the mode of all rows",
+        )
     };
     let truth_seconds = start.elapsed().as_secs_f64();
 
@@ -122,7 +139,8 @@ fn tell(recipe: Recipe, args: &DemoArgs) -> Result<Story> {
         error: None,
     }];
     let kind = if coreset.provenance.exact { "coreset (exact)" } else { "coreset" };
-    for (name, rows, seconds) in [(kind, coreset, coreset_seconds), ("random rows", uniform, uniform_seconds)] {
+    for (name, rows, seconds) in [(kind, coreset, coreset_seconds), ("random rows", uniform, uniform_seconds)]
+    {
         let start = Instant::now();
         let fit = fit_coreset(&rows, &fit_settings, &watcher)?;
         lines.push(Line {
@@ -175,7 +193,14 @@ fn report(story: &Story) -> String {
                 number(low),
                 number(high)
             ),
-            None => format!("  {:<16} {:>9} {:>9} {:>10}  {}\n", line.name, count(line.rows), seconds, "", story.truth),
+            None => format!(
+                "  {:<16} {:>9} {:>9} {:>10}  {}\n",
+                line.name,
+                count(line.rows),
+                seconds,
+                "",
+                story.truth
+            ),
         };
     }
     text + "\n"

@@ -6,18 +6,22 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use tithe::engine::LocalEngine;
 use tithe::error::{Error, ErrorKind, Result};
-use tithe::files::{
-    Output, prior_scale, read_coreset, read_story, write_posterior, write_stan_csv,
-};
+use tithe::files::{Output, prior_scale, read_coreset, read_story, write_posterior, write_stan_csv};
 use tithe::fit::{Basis, Fit, SHORT_FIT, fit_coreset, fit_data};
 use tithe::mcmc::Sampler;
 use tithe::model::Prior;
 use tithe::table::Table;
 
 use crate::args::{FitArgs, PosteriorFormat};
-use crate::commands::create_output;
+use crate::commands::{create_output, whole_seconds};
 use crate::plan;
 use crate::show::{self, Watcher, count, number};
+
+/// How long it took, and how long all rows took or would take; nothing where the coreset is exact.
+struct Timing {
+    seconds: f64,
+    whole: Option<f64>,
+}
 
 /// Fits and writes the draws.
 pub fn run(args: &FitArgs) -> Result<()> {
@@ -25,17 +29,23 @@ pub fn run(args: &FitArgs) -> Result<()> {
     let outputs = outputs(args)?;
     let watcher = Watcher::new(args.show.quiet);
     let start = Instant::now();
-    let fit = match coreset_file(args)? {
+    let (fit, timing) = match coreset_file(args)? {
         Some(path) => {
             refuse_column_flags(args)?;
             if let Some(output) = &args.output {
                 plan::refuse_overwriting(std::slice::from_ref(&path), output)?;
             }
-            fit_coreset(&read_coreset(&path)?, &settings, &watcher)?
+            let coreset = read_coreset(&path)?;
+            let fit = fit_coreset(&coreset, &settings, &watcher)?;
+            let seconds = start.elapsed().as_secs_f64();
+            (fit, Timing { seconds, whole: whole_seconds(&coreset, args.engine.threads)? })
         }
-        None => fit_all(args, &settings, &watcher)?,
+        None => {
+            let fit = fit_all(args, &settings, &watcher)?;
+            let seconds = start.elapsed().as_secs_f64();
+            (fit, Timing { seconds, whole: Some(seconds) })
+        }
     };
-    let seconds = start.elapsed().as_secs_f64();
     match args.posterior_format {
         PosteriorFormat::Parquet => {
             for output in outputs {
@@ -45,9 +55,9 @@ pub fn run(args: &FitArgs) -> Result<()> {
         PosteriorFormat::StanCsv => write_stan_csv(&fit, outputs)?,
     }
     if args.show.json {
-        show::print(&format!("{}\n", record(args, &fit, seconds)));
+        show::print(&format!("{}\n", record(args, &fit, &timing)));
     } else {
-        show::print(&table(args, &fit, seconds));
+        show::print(&table(args, &fit, &timing));
     }
     for finding in &fit.findings {
         show::message(&format!("warning: {finding}"));
@@ -140,7 +150,9 @@ fn outputs(args: &FitArgs) -> Result<Vec<Output>> {
     };
     match args.posterior_format {
         PosteriorFormat::Parquet => Ok(vec![create_output(path)?]),
-        PosteriorFormat::StanCsv => chain_files(path, args.chains).iter().map(|path| create_output(path)).collect(),
+        PosteriorFormat::StanCsv => {
+            chain_files(path, args.chains).iter().map(|path| create_output(path)).collect()
+        }
     }
 }
 
@@ -151,7 +163,7 @@ fn chain_files(path: &Path, chains: usize) -> Vec<PathBuf> {
 }
 
 /// The result as JSON.
-fn record(args: &FitArgs, fit: &Fit, seconds: f64) -> Value {
+fn record(args: &FitArgs, fit: &Fit, timing: &Timing) -> Value {
     json!({
         "output": args.output,
         "sampler": fit.sampler,
@@ -164,23 +176,15 @@ fn record(args: &FitArgs, fit: &Fit, seconds: f64) -> Value {
         "basis": fit.basis,
         "summary": fit.summary,
         "findings": fit.findings,
-        "seconds": seconds,
-        "no_coreset_needed": whole_seconds(fit, seconds).is_some_and(|whole| whole < SHORT_FIT),
+        "seconds": timing.seconds,
+        "whole_fit_seconds": timing.whole,
     })
 }
 
-/// Seconds that a fit of all rows took, or would take at this fit's pace; nothing where the rows are all there is.
-fn whole_seconds(fit: &Fit, seconds: f64) -> Option<f64> {
-    match &fit.basis {
-        Basis::Data { .. } => Some(seconds),
-        Basis::Coreset { provenance, .. } if provenance.exact => None,
-        Basis::Coreset { size, provenance } => Some(seconds * provenance.rows as f64 / *size as f64),
-    }
-}
-
 /// The result as a table.
-fn table(args: &FitArgs, fit: &Fit, seconds: f64) -> String {
-    let width = fit.summary.iter().map(|c| c.name.chars().count()).max().unwrap_or(0).max("coefficient".len());
+fn table(args: &FitArgs, fit: &Fit, timing: &Timing) -> String {
+    let width =
+        fit.summary.iter().map(|c| c.name.chars().count()).max().unwrap_or(0).max("coefficient".len());
     let mut text = format!(
         "{:<width$} {:>10} {:>10} {:>10} {:>10} {:>7} {:>8} {:>8}\n",
         "coefficient", "mean", "sd", "5 %", "95 %", "R-hat", "ESS bulk", "ESS tail"
@@ -211,7 +215,7 @@ fn table(args: &FitArgs, fit: &Fit, seconds: f64) -> String {
             fit.settings.chains,
             count(fit.settings.draws as u64),
             fit.sampler,
-            number(seconds),
+            number(timing.seconds),
             fit.settings.seed.0
         ),
         Basis::Data { rows, .. } => format!(
@@ -220,11 +224,11 @@ fn table(args: &FitArgs, fit: &Fit, seconds: f64) -> String {
             fit.settings.chains,
             count(fit.settings.draws as u64),
             fit.sampler,
-            number(seconds),
+            number(timing.seconds),
             fit.settings.seed.0
         ),
     };
-    if let Some(whole) = whole_seconds(fit, seconds).filter(|whole| *whole < SHORT_FIT) {
+    if let Some(whole) = timing.whole.filter(|whole| *whole < SHORT_FIT) {
         text += &match &fit.basis {
             Basis::Data { rows, .. } => {
                 format!("these {} rows fit in {} s whole: no coreset needed\n", count(*rows), number(whole))

@@ -45,11 +45,11 @@ pub fn run(args: &PredictArgs) -> Result<()> {
         show::print(&format!("{record}\n"));
     } else {
         show::print(&format!(
-            "{}: {} rows with {} ({} % interval); {} of '{}' are expected to be {}\n",
+            "{}: {} rows with {} ({} interval); {} of '{}' are expected to be {}\n",
             args.output.display(),
             count(done.rows),
             done.added.join(", "),
-            number(100.0 * args.interval),
+            args.interval,
             number(done.mean * done.rows as f64),
             fit.encoding.label.column,
             fit.encoding.label.positive

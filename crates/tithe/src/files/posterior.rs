@@ -52,10 +52,9 @@ struct NamedPrior {
 
 /// What the scale that priors are on is called.
 pub fn prior_scale(encoding: &Encoding) -> &'static str {
-    let standardised = encoding
-        .features
-        .iter()
-        .any(|feature| matches!(feature.coding, Coding::Number { center, scale } if (center, scale) != (0.0, 1.0)));
+    let standardised = encoding.features.iter().any(
+        |feature| matches!(feature.coding, Coding::Number { center, scale } if (center, scale) != (0.0, 1.0)),
+    );
     if standardised { "standardised" } else { "own" }
 }
 
@@ -108,7 +107,8 @@ fn columns(draws: &Draws) -> Vec<(String, ArrayRef)> {
     let per_chain = draws.draws_per_chain() as u32;
     let count = draws.chains.len() as u32;
     let own = |name: &str| own_name(name, &draws.names);
-    let chain = UInt32Array::from_iter_values((0..count).flat_map(|chain| (0..per_chain).map(move |_| chain)));
+    let chain =
+        UInt32Array::from_iter_values((0..count).flat_map(|chain| (0..per_chain).map(move |_| chain)));
     let draw = UInt32Array::from_iter_values((0..count).flat_map(|_| 0..per_chain));
     let mut columns: Vec<(String, ArrayRef)> =
         vec![(own("chain"), Arc::new(chain)), (own("draw"), Arc::new(draw))];
@@ -134,7 +134,9 @@ fn columns(draws: &Draws) -> Vec<(String, ArrayRef)> {
     let (mut energies, mut depths, mut steps) = (Vec::new(), Vec::new(), Vec::new());
     let (mut divergent, mut cut) = (Vec::new(), Vec::new());
     for stats in stats() {
-        if let Stats::Hamiltonian { diverging, energy, tree_depth, n_steps, reached_max_treedepth, .. } = stats {
+        if let Stats::Hamiltonian { diverging, energy, tree_depth, n_steps, reached_max_treedepth, .. } =
+            stats
+        {
             energies.extend_from_slice(energy);
             depths.extend_from_slice(tree_depth);
             steps.extend_from_slice(n_steps);

@@ -44,7 +44,9 @@ fn chain_text(fit: &Fit, chain: usize) -> String {
     let names = stan_names(&fit.draws.names);
     let draws = &fit.draws.chains[chain];
     let engine = match fit.sampler {
-        Sampler::Nuts => "#   algorithm = hmc (Default)\n#     hmc\n#       engine = nuts (Default)\n#         nuts\n#           max_depth = 10 (Default)\n",
+        Sampler::Nuts => {
+            "#   algorithm = hmc (Default)\n#     hmc\n#       engine = nuts (Default)\n#         nuts\n#           max_depth = 10 (Default)\n"
+        }
         Sampler::Mala { .. } => "#   algorithm = mala\n",
         Sampler::Laplace => "#   algorithm = laplace\n",
     };
@@ -53,7 +55,10 @@ fn chain_text(fit: &Fit, chain: usize) -> String {
     let _ = write!(
         text,
         "# stan_version_major = 2\n# stan_version_minor = 36\n# stan_version_patch = 0\n# model = tithe\n# method = sample (Default)\n#   sample\n#     num_samples = {}\n#     num_warmup = {}\n#     save_warmup = false (Default)\n#     thin = 1 (Default)\n{engine}# id = {}\n# random\n#   seed = {}\n",
-        fit.settings.draws, fit.settings.warmup, chain + 1, fit.settings.seed.0
+        fit.settings.draws,
+        fit.settings.warmup,
+        chain + 1,
+        fit.settings.seed.0
     );
     for (legal, name) in names.iter().zip(&fit.draws.names) {
         if legal != name {
@@ -67,8 +72,11 @@ fn chain_text(fit: &Fit, chain: usize) -> String {
         Stats::Metropolis { .. } => &["accept_stat__", "stepsize__"],
         Stats::Independent => &[],
     };
-    let header: Vec<&str> =
-        ["lp__"].into_iter().chain(statistics.iter().copied()).chain(names.iter().map(String::as_str)).collect();
+    let header: Vec<&str> = ["lp__"]
+        .into_iter()
+        .chain(statistics.iter().copied())
+        .chain(names.iter().map(String::as_str))
+        .collect();
     let _ = writeln!(text, "{}", header.join(","));
     if let Some(step) = draws.stats.step_size() {
         let _ = write!(text, "# Adaptation terminated\n# Step size = {step}\n");
@@ -77,7 +85,9 @@ fn chain_text(fit: &Fit, chain: usize) -> String {
     for (i, beta) in draws.theta.chunks_exact(dim).enumerate() {
         let _ = write!(text, "{}", draws.lp[i]);
         match &draws.stats {
-            Stats::Hamiltonian { acceptance_rate, diverging, energy, tree_depth, n_steps, step_size, .. } => {
+            Stats::Hamiltonian {
+                acceptance_rate, diverging, energy, tree_depth, n_steps, step_size, ..
+            } => {
                 let _ = write!(
                     text,
                     ",{},{step_size},{},{},{},{}",
