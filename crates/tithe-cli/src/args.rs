@@ -152,15 +152,27 @@ pub struct BuildArgs {
     pub size: Option<usize>,
 
     /// As many draws as keep the log-likelihood within this share of the truth, anywhere in the ball.
-    #[arg(long, value_name = "EPSILON")]
+    #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
     pub epsilon: Option<f64>,
 
     /// With --epsilon: the probability that the guarantee fails.
-    #[arg(long, value_name = "DELTA", default_value_t = 0.05, requires = "epsilon")]
+    #[arg(
+        long,
+        value_name = "DELTA",
+        allow_negative_numbers = true,
+        default_value_t = 0.05,
+        requires = "epsilon"
+    )]
     pub delta: f64,
 
     /// With --epsilon: the constant c of the size rule M = c m/ε² ((D+1) ln m + ln 1/δ).
-    #[arg(long, value_name = "C", default_value_t = 4.0, requires = "epsilon")]
+    #[arg(
+        long,
+        value_name = "C",
+        allow_negative_numbers = true,
+        default_value_t = 4.0,
+        requires = "epsilon"
+    )]
     pub constant: f64,
 
     /// How rows are chosen.
@@ -172,7 +184,7 @@ pub struct BuildArgs {
     pub clusters: usize,
 
     /// Radius of the ball of parameters: a number, or auto:A for A over the root of the clustering's score.
-    #[arg(long, value_name = "R", default_value = "auto:3", value_parser = parse_radius)]
+    #[arg(long, value_name = "R", allow_negative_numbers = true, default_value = "auto:3", value_parser = parse_radius)]
     pub radius: Radius,
 
     /// Centre of the ball: a file of `coefficient,value` lines or a JSON object, on the data's own scale.

@@ -5,19 +5,40 @@ mod commands;
 mod plan;
 mod show;
 
+use std::panic::catch_unwind;
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Parser;
-use tithe::error::{Error, ErrorKind};
+use tithe::error::{Error, ErrorKind, Result};
 
 use args::{Cli, Command};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     stop_on_interrupt();
-    let result = match cli.command {
+    keep_panics_quiet();
+    match catch_unwind(|| run(cli.command)) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => {
+            show::message(&format!("error: {error}"));
+            if let Some(help) = error.help() {
+                show::message(&format!("  help: {help}"));
+            }
+            exit_code(&error)
+        }
+        Err(_) => {
+            let what = LAST_PANIC.lock().map_or_else(|_| String::new(), |panic| panic.clone());
+            show::message(&format!("error: this is a defect of tithe; please report it: {what}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
         Command::Build(args) => commands::build::run(&args),
         Command::Fit(args) => commands::fit::run(&args),
         Command::Predict(args) => commands::predict::run(&args),
@@ -27,17 +48,20 @@ fn main() -> ExitCode {
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Completions(args) => commands::about::completions(&args),
         Command::Man(args) => commands::about::man(&args),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            show::message(&format!("error: {error}"));
-            if let Some(help) = error.help() {
-                show::message(&format!("  help: {help}"));
-            }
-            exit_code(&error)
-        }
     }
+}
+
+/// What the last panic said of itself.
+static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
+
+/// Decoders of others' may panic on damaged files; the library makes errors of that, so nothing else is to be
+/// said. A panic that reaches `main` is told there.
+fn keep_panics_quiet() {
+    std::panic::set_hook(Box::new(|panic| {
+        if let Ok(mut last) = LAST_PANIC.lock() {
+            *last = panic.to_string();
+        }
+    }));
 }
 
 /// 1: failed; 2: wrong usage.

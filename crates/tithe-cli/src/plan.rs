@@ -37,20 +37,21 @@ pub fn open_options(args: &DataArgs, memory: u64) -> OpenOptions {
 pub fn open_data(args: &DataArgs, memory: u64, output: Option<&Path>) -> Result<Box<dyn Source>> {
     let source = open(&args.data, &open_options(args, memory))?;
     if let Some(output) = output {
-        refuse_overwriting(&source.files(), output)?;
+        // Standard input may be a file that the shell opened.
+        let standard_input = args.data.iter().any(|name| name == "-").then(|| PathBuf::from("/dev/stdin"));
+        let files: Vec<PathBuf> = source.files().into_iter().chain(standard_input).collect();
+        refuse_overwriting(&files, output)?;
     }
     Ok(source)
 }
 
 /// Refuses to write over a file that is read.
 pub fn refuse_overwriting(files: &[PathBuf], output: &Path) -> Result<()> {
-    let Ok(output) = output.canonicalize() else { return Ok(()) };
-    for file in files {
-        if file.canonicalize().is_ok_and(|file| file == output) {
-            let what = "is both input and output; the result would destroy the data".to_string();
-            let help = Some("name another file with -o".to_string());
-            return Err(ErrorKind::WrongFile { path: file.clone(), what, help }.into());
-        }
+    let Ok(target) = output.canonicalize() else { return Ok(()) };
+    if files.iter().any(|file| file.canonicalize().is_ok_and(|file| file == target)) {
+        let what = "is both input and output; the result would destroy the data".to_string();
+        let help = Some("name another file with -o".to_string());
+        return Err(ErrorKind::WrongFile { path: output.to_path_buf(), what, help }.into());
     }
     Ok(())
 }

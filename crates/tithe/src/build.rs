@@ -71,7 +71,10 @@ impl BuildSettings {
         }
         let (Radius::Fixed(radius) | Radius::Auto(radius)) = self.radius;
         if !(radius >= 0.0 && radius.is_finite()) {
-            return Err(Error::setting("--radius", format!("must not be negative, but is {radius}")));
+            return Err(Error::setting(
+                "--radius",
+                format!("must be finite and not negative, but is {radius}"),
+            ));
         }
         Ok(())
     }
@@ -321,7 +324,8 @@ fn ball_center(learnt: &Learnt, theta_star: &[(String, f64)]) -> Result<Option<V
     let mut beta = vec![0.0; names.len()];
     for (name, value) in theta_star {
         let position = names.iter().position(|known| known == name).ok_or_else(|| {
-            Error::unknown_column("a coefficient of --theta-star", name, names.iter().map(String::as_str))
+            let what = format!("there is no coefficient '{name}'; there are {}", names.join(", "));
+            Error::setting("--theta-star", what)
         })?;
         if !value.is_finite() {
             return Err(Error::setting("--theta-star", format!("the value of '{name}' is {value}")));

@@ -70,12 +70,17 @@ impl Centers {
 /// `‖z_n − q‖²` for all rows of a tile.
 #[inline(always)]
 pub(crate) fn squared_distance(tile: &Tile<'_>, q: &[f64], distance: &mut Lane) {
-    *distance = [0.0; TILE];
-    for (z, &q) in tile.z.iter().zip(q) {
-        for r in 0..TILE {
-            let apart = z[r] - q;
-            distance[r] = apart.mul_add(apart, distance[r]);
+    // A few rows at a time, so that their sums stay in registers over all columns.
+    for (c, distance) in distance.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+        let mut sum = [0.0; LANES];
+        for (z, &q) in tile.z.iter().zip(q) {
+            let z = &z.as_chunks::<LANES>().0[c];
+            for l in 0..LANES {
+                let apart = z[l] - q;
+                sum[l] = apart.mul_add(apart, sum[l]);
+            }
         }
+        *distance = sum;
     }
 }
 
@@ -165,15 +170,27 @@ pub fn groups(points: &Points, centers: &Centers) -> Groups {
     for tile in points.tiles() {
         sums.add(centers, &tile, &mut scratch);
     }
-    sums.finish(centers)
+    sums.take().groups(centers)
 }
 
-/// Sums for the groups: about the centre, so that a far-off mean costs no accuracy.
+/// Running sums side by side: their order never changes, and each vector unit has several to work on.
+const LANES: usize = 32;
+type Sums = [f64; LANES];
+
+/// Sums over the groups of some tiles.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupSums {
+    mass: Vec<Sums>,
+    /// `Σ w z` over each group: k rows of dimension D.
+    sum: Vec<Sums>,
+    squares: Sums,
+}
+
+/// The same, for some blocks.
+#[derive(Clone, Debug)]
+pub(crate) struct GroupTotals {
     mass: Vec<f64>,
-    /// `Σ w (z − Q_i)` over each group: k rows of dimension D.
-    offset: Vec<f64>,
+    sum: Vec<f64>,
     squares: f64,
 }
 
@@ -182,17 +199,20 @@ pub(crate) struct GroupScratch {
     distances: Vec<Lane>,
     group: Lane,
     least: Lane,
+    member: Lane,
 }
 
 impl GroupScratch {
     pub(crate) fn new(k: usize) -> GroupScratch {
-        GroupScratch { distances: vec![[0.0; TILE]; k], group: [0.0; TILE], least: [0.0; TILE] }
+        let lane = [0.0; TILE];
+        GroupScratch { distances: vec![lane; k], group: lane, least: lane, member: lane }
     }
 }
 
 impl GroupSums {
     pub(crate) fn new(centers: &Centers) -> GroupSums {
-        GroupSums { mass: vec![0.0; centers.len()], offset: vec![0.0; centers.q.len()], squares: 0.0 }
+        let zero = [0.0; LANES];
+        GroupSums { mass: vec![zero; centers.len()], sum: vec![zero; centers.q.len()], squares: zero }
     }
 
     pub(crate) fn add(&mut self, centers: &Centers, tile: &Tile<'_>, scratch: &mut GroupScratch) {
@@ -204,43 +224,61 @@ impl GroupSums {
 
     #[inline(always)]
     fn add_kernel(&mut self, centers: &Centers, tile: &Tile<'_>, scratch: &mut GroupScratch) {
-        centers.squared_distances(tile, &mut scratch.distances);
-        nearest(&scratch.distances, &mut scratch.group, &mut scratch.least);
-        self.squares += dot(tile.w, &scratch.least);
-        let mut member = [0.0; TILE];
-        for (i, q) in centers.rows().enumerate() {
+        let GroupScratch { distances, group, least, member } = scratch;
+        centers.squared_distances(tile, distances);
+        nearest(distances, group, least);
+        add_products(&mut self.squares, tile.w, least);
+        let ones = [1.0; TILE];
+        for (i, sums) in self.sum.chunks_exact_mut(centers.dim).enumerate() {
             let number = i as f64;
             for r in 0..TILE {
-                member[r] = if scratch.group[r] == number { tile.w[r] } else { 0.0 };
+                member[r] = if group[r] == number { tile.w[r] } else { 0.0 };
             }
-            let mass = sum(&member);
-            if mass == 0.0 {
-                continue;
-            }
-            self.mass[i] += mass;
-            let offsets = &mut self.offset[i * centers.dim..(i + 1) * centers.dim];
-            for ((offset, z), &q) in offsets.iter_mut().zip(tile.z).zip(q) {
-                *offset += offset_dot(&member, z, q);
+            add_products(&mut self.mass[i], member, &ones);
+            for (sum, z) in sums.iter_mut().zip(tile.z) {
+                add_products(sum, member, z);
             }
         }
     }
 
-    pub(crate) fn merge(&mut self, next: &GroupSums) {
+    /// The totals of what was added; ready for the next block.
+    pub(crate) fn take(&mut self) -> GroupTotals {
+        let total = |sums: &mut Sums| std::mem::replace(sums, [0.0; LANES]).iter().sum();
+        GroupTotals {
+            mass: self.mass.iter_mut().map(total).collect(),
+            sum: self.sum.iter_mut().map(total).collect(),
+            squares: total(&mut self.squares),
+        }
+    }
+}
+
+/// Adds `a_r b_r` to the running sums.
+#[inline(always)]
+fn add_products(sums: &mut Sums, a: &Lane, b: &Lane) {
+    let mut local = *sums;
+    for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
+        for l in 0..LANES {
+            local[l] = a[l].mul_add(b[l], local[l]);
+        }
+    }
+    *sums = local;
+}
+
+impl GroupTotals {
+    pub(crate) fn merge(&mut self, next: &GroupTotals) {
         let add = |ours: &mut [f64], theirs: &[f64]| {
             ours.iter_mut().zip(theirs).for_each(|(a, b)| *a += b);
         };
         add(&mut self.mass, &next.mass);
-        add(&mut self.offset, &next.offset);
+        add(&mut self.sum, &next.sum);
         self.squares += next.squares;
     }
 
-    pub(crate) fn finish(self, centers: &Centers) -> Groups {
+    pub(crate) fn groups(self, centers: &Centers) -> Groups {
         let total: f64 = self.mass.iter().sum();
-        let mut mean = self.offset;
-        for ((mean, q), mass) in mean.chunks_exact_mut(centers.dim).zip(centers.rows()).zip(&self.mass) {
-            for (mean, q) in mean.iter_mut().zip(q) {
-                *mean = if *mass > 0.0 { q + *mean / mass } else { 0.0 };
-            }
+        let mut mean = self.sum;
+        for (mean, mass) in mean.chunks_exact_mut(centers.dim).zip(&self.mass) {
+            mean.iter_mut().for_each(|mean| *mean = if *mass > 0.0 { *mean / mass } else { 0.0 });
         }
         Groups { mass: self.mass, mean, score: self.squares / total }
     }
@@ -258,7 +296,7 @@ pub(crate) struct Grouping<'a> {
 
 /// What the pass found, for some blocks.
 pub(crate) struct Grouped {
-    sums: GroupSums,
+    totals: GroupTotals,
     /// The distinct rows, if they were looked for.
     pub distinct: Option<Distinct>,
 }
@@ -266,27 +304,34 @@ pub(crate) struct Grouped {
 impl Grouped {
     /// Masses, means and score of the groups.
     pub fn groups(self, centers: &Centers) -> Groups {
-        self.sums.finish(centers)
+        self.totals.groups(centers)
     }
+}
+
+pub(crate) struct GroupingWorker {
+    scratch: Scratch,
+    group_scratch: GroupScratch,
+    sums: GroupSums,
+    collapser: Option<Collapser>,
 }
 
 impl Pass for Grouping<'_> {
     const NAME: &'static str = "grouping the rows";
     type State = Grouped;
-    type Worker = (Scratch, GroupScratch, Option<Collapser>);
+    type Worker = GroupingWorker;
 
-    fn worker(&self) -> Self::Worker {
-        let scratch = Scratch::new(self.encoding.dim());
-        (scratch, GroupScratch::new(self.centers.len()), self.most_distinct.map(Collapser::new))
+    fn worker(&self) -> GroupingWorker {
+        GroupingWorker {
+            scratch: Scratch::new(self.encoding.dim()),
+            group_scratch: GroupScratch::new(self.centers.len()),
+            sums: GroupSums::new(self.centers),
+            collapser: self.most_distinct.map(Collapser::new),
+        }
     }
 
-    fn visit(
-        &self,
-        (scratch, group_scratch, collapser): &mut Self::Worker,
-        block: &Block,
-    ) -> Result<Grouped> {
+    fn visit(&self, worker: &mut GroupingWorker, block: &Block) -> Result<Grouped> {
+        let GroupingWorker { scratch, group_scratch, sums, collapser } = worker;
         let encoder = self.encoding.encoder(block)?;
-        let mut sums = GroupSums::new(self.centers);
         for t in 0..encoder.tiles() {
             let tile = encoder.tile(t, scratch);
             sums.add(self.centers, &tile, group_scratch);
@@ -294,49 +339,16 @@ impl Pass for Grouping<'_> {
                 collapser.add(&tile, t * TILE);
             }
         }
-        Ok(Grouped { sums, distinct: collapser.as_mut().map(|collapser| collapser.finish(block)) })
+        Ok(Grouped {
+            totals: sums.take(),
+            distinct: collapser.as_mut().map(|collapser| collapser.finish(block)),
+        })
     }
 
     fn merge(&self, state: &mut Grouped, next: Grouped) {
-        state.sums.merge(&next.sums);
+        state.totals.merge(&next.totals);
         if let (Some(ours), Some(theirs)) = (&mut state.distinct, next.distinct) {
             ours.merge(theirs);
         }
     }
-}
-
-const LANES: usize = 16;
-
-#[inline(always)]
-pub(crate) fn sum(values: &Lane) -> f64 {
-    let mut lanes = [0.0; LANES];
-    for chunk in values.as_chunks::<LANES>().0 {
-        for l in 0..LANES {
-            lanes[l] += chunk[l];
-        }
-    }
-    lanes.iter().sum()
-}
-
-#[inline(always)]
-pub(crate) fn dot(a: &Lane, b: &Lane) -> f64 {
-    let mut lanes = [0.0; LANES];
-    for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
-        for l in 0..LANES {
-            lanes[l] = a[l].mul_add(b[l], lanes[l]);
-        }
-    }
-    lanes.iter().sum()
-}
-
-/// `Σ w (z − q)`.
-#[inline(always)]
-fn offset_dot(w: &Lane, z: &Lane, q: f64) -> f64 {
-    let mut lanes = [0.0; LANES];
-    for (w, z) in w.as_chunks::<LANES>().0.iter().zip(z.as_chunks::<LANES>().0) {
-        for l in 0..LANES {
-            lanes[l] = w[l].mul_add(z[l] - q, lanes[l]);
-        }
-    }
-    lanes.iter().sum()
 }

@@ -58,6 +58,7 @@ impl Default for EngineSettings {
     }
 }
 
+/// More threads than any machine has cores.
 const MOST_THREADS: usize = 1024;
 
 /// Runs passes on this machine's cores.

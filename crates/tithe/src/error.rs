@@ -67,12 +67,12 @@ pub enum ErrorKind {
         what: String,
     },
     /// A column that the data does not have.
-    #[error("there is no column '{column}' to use as {role}{}", did_you_mean(nearest))]
+    #[error("there is no column '{column}' {purpose}{}", did_you_mean(nearest))]
     UnknownColumn {
         /// The name asked for.
         column: String,
-        /// What it was wanted for: "label", "weight", "feature".
-        role: &'static str,
+        /// What it was wanted for: "to use as label", "to exclude".
+        purpose: &'static str,
         /// The nearest name there is.
         nearest: Option<String>,
         /// All the names, for the remedy.
@@ -183,14 +183,14 @@ impl Error {
 
     /// A column that is not there; the nearest name is found among `available`.
     pub fn unknown_column<'a>(
-        role: &'static str,
+        purpose: &'static str,
         column: &str,
         available: impl IntoIterator<Item = &'a str>,
     ) -> Error {
         let available: Vec<String> = available.into_iter().map(str::to_string).collect();
         ErrorKind::UnknownColumn {
             column: column.to_string(),
-            role,
+            purpose,
             nearest: nearest_name(column, &available),
             available,
         }
@@ -239,7 +239,7 @@ pub(crate) fn nearest_name(name: &str, candidates: &[String]) -> Option<String> 
         .iter()
         .map(|candidate| (edit_distance(&name.to_lowercase(), &candidate.to_lowercase()), candidate))
         .min_by_key(|(distance, _)| *distance)
-        .filter(|(distance, _)| *distance <= 1 + name.chars().count() / 3)
+        .filter(|(distance, _)| *distance < name.chars().count().min(2 + name.chars().count() / 4))
         .map(|(_, candidate)| candidate.clone())
 }
 
@@ -275,6 +275,8 @@ mod tests {
         let names = ["label".to_string(), "age".to_string()];
         assert_eq!(nearest_name("lable", &names), Some("label".to_string()));
         assert_eq!(nearest_name("outcome", &names), None);
+        assert_eq!(nearest_name("x", &["y".to_string()]), None);
+        assert_eq!(nearest_name("Y", &["y".to_string()]), Some("y".to_string()));
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod text;
 
 use std::fs::File;
 use std::io::Write;
+use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,22 +46,27 @@ pub struct Output {
 impl Output {
     /// Makes sure that the file can be written, before any long work is done for it.
     pub fn create(path: &Path) -> Result<Output> {
-        if path.is_dir() {
-            let what = "is a directory, not a file to write to".to_string();
-            return Err(ErrorKind::WrongFile { path: path.to_path_buf(), what, help: None }.into());
+        // A link stays one: the file that it points to is replaced.
+        let target = if path.is_symlink() { path.canonicalize().ok() } else { None };
+        let path = target.as_deref().unwrap_or(path);
+        // A device or a pipe would be replaced by a file of its name.
+        if path.exists() && !path.is_file() {
+            let what = match path.is_dir() {
+                true => "is a directory, not a file to write to",
+                false => "is not an ordinary file, so it cannot be replaced by one",
+            };
+            return Err(wrong_file(path, what, "name another file with -o"));
         }
         let folder = match path.parent() {
             Some(folder) if folder != Path::new("") => folder,
             _ => Path::new("."),
         };
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".tithe-");
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            builder.permissions(std::fs::Permissions::from_mode(0o666));
-        }
-        let file = builder.tempfile_in(folder).map_err(|error| Error::io("write", path, error))?;
+        // Made by hand for the permissions of any new file, and for the system's own error.
+        let create = |path: &Path| File::options().write(true).create_new(true).open(path);
+        let file = tempfile::Builder::new()
+            .prefix(".tithe-")
+            .make_in(folder, create)
+            .map_err(|error| Error::io("write", path, error))?;
         Ok(Output { path: path.to_path_buf(), file })
     }
 
@@ -139,7 +145,11 @@ pub fn write_coreset(coreset: &Coreset, mut output: Output) -> Result<()> {
 
 /// `name`, or `tithe.name` where the user has a column of that name.
 pub(crate) fn free_name(name: &str, taken: &[&str]) -> String {
-    if taken.contains(&name) { format!("tithe.{name}") } else { name.to_string() }
+    let mut free = name.to_string();
+    while taken.contains(&free.as_str()) {
+        free = format!("tithe.{free}");
+    }
+    free
 }
 
 fn write_table(
@@ -209,26 +219,30 @@ pub struct Story {
 
 /// Reads what a file says of itself, without its rows.
 pub fn read_story(path: &Path) -> Result<Story> {
+    let help = "`tithe build` makes coresets, `tithe fit` posteriors";
+    find_story(path)?.ok_or_else(|| wrong_file(path, "is no file of tithe's", help))
+}
+
+/// What a file says of itself; `None` if it is none of this program's.
+pub fn find_story(path: &Path) -> Result<Option<Story>> {
     let file = File::open(path).map_err(|error| Error::io("read", path, error))?;
-    let not_ours =
-        |what: &str| wrong_file(path, what, "`tithe build` makes coresets, `tithe fit` posteriors");
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file)
-        .map_err(|_| not_ours("is not a Parquet file, so it is no file of tithe's"))?;
-    let text = reader
-        .metadata()
-        .file_metadata()
-        .key_value_metadata()
-        .and_then(|pairs| pairs.iter().find(|pair| pair.key == KEY))
-        .and_then(|pair| pair.value.clone())
-        .ok_or_else(|| not_ours("is a Parquet file, but not one of tithe's"))?;
-    let json: Value = serde_json::from_str(&text).map_err(|_| not_ours("has damaged metadata"))?;
+    // The reader is somebody else's and the bytes may be damaged: even if it panics, the file is none of ours.
+    let reader = catch_unwind(|| ParquetRecordBatchReaderBuilder::try_new(file));
+    let Ok(Ok(reader)) = reader else { return Ok(None) };
+    let pairs = reader.metadata().file_metadata().key_value_metadata();
+    let Some(pair) = pairs.and_then(|pairs| pairs.iter().find(|pair| pair.key == KEY)) else {
+        return Ok(None);
+    };
+    let damaged = || wrong_file(path, "has damaged metadata", "make it again");
+    let text = pair.value.as_deref().unwrap_or_default();
+    let json: Value = serde_json::from_str(text).map_err(|_| damaged())?;
     let version = json["version"].as_u64().unwrap_or(0);
     if version > VERSION {
         let what = format!("is of format version {version}; this program knows versions up to {VERSION}");
         return Err(wrong_file(path, &what, "use a newer tithe"));
     }
-    let kind = json["file"].as_str().ok_or_else(|| not_ours("has damaged metadata"))?.to_string();
-    Ok(Story { kind, json })
+    let kind = json["file"].as_str().ok_or_else(damaged)?.to_string();
+    Ok(Some(Story { kind, json }))
 }
 
 /// Reads a coreset.

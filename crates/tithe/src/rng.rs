@@ -16,7 +16,7 @@ pub struct Seed(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Purpose {
-    /// The uniform row sample that the clustering looks at; one stream a block.
+    /// The uniform choice of rows that the clustering looks at; one stream a block.
     ClusteringRows = 1,
     /// k-means++ seeding.
     Clustering = 2,

@@ -58,12 +58,35 @@ impl Racer {
 
     /// Races the rows of a block, row n at rate `shares[n] ≥ 0`.
     pub fn race(&mut self, block: &Block, shares: &[f64], rng: &mut Rng) -> Slots {
-        self.cumulative.clear();
+        let mut cumulative = std::mem::take(&mut self.cumulative);
+        cumulative.clear();
         let mut total = 0.0;
-        self.cumulative.extend(shares.iter().map(|share| {
+        cumulative.extend(shares.iter().map(|share| {
             total += share;
             total
         }));
+        let find = |place: f64| cumulative.partition_point(|&sum| sum < place * total).min(shares.len() - 1);
+        let slots = self.race_by(block, total, find, |row| shares[row], rng);
+        self.cumulative = cumulative;
+        slots
+    }
+
+    /// Races the rows of a block, all at rate 1.
+    pub fn race_alike(&mut self, block: &Block, rng: &mut Rng) -> Slots {
+        let rows = block.len as f64;
+        let find = |place: f64| (place * rows) as usize % block.len;
+        self.race_by(block, rows, find, |_| 1.0, rng)
+    }
+
+    /// Races rows of which `find` gives the one at a place in (0, 1] of their running total.
+    fn race_by(
+        &mut self,
+        block: &Block,
+        total: f64,
+        find: impl Fn(f64) -> usize,
+        share: impl Fn(usize) -> f64,
+        rng: &mut Rng,
+    ) -> Slots {
         let mut winners = vec![None; self.best.len()];
         let mut rows = Vec::new();
         if total > 0.0 {
@@ -77,20 +100,24 @@ impl Racer {
                 let time = -luck.ln() / total;
                 if time < *best {
                     *best = time;
-                    let row = self.cumulative.partition_point(|&sum| sum < place * total);
-                    rows.push(row.min(shares.len() - 1));
+                    rows.push(find(place));
                     *winner = Some(Winner { time, part: 0, row: 0 });
                 }
             }
         }
-        let part = Part::copy(block, shares, &rows, &mut winners);
+        let part = Part::copy(block, share, &rows, &mut winners);
         Slots { total, winners, parts: part.into_iter().collect() }
     }
 }
 
 impl Part {
     /// Copies the rows that won, each once, and tells the winners where they are now.
-    fn copy(block: &Block, shares: &[f64], rows: &[usize], winners: &mut [Option<Winner>]) -> Option<Part> {
+    fn copy(
+        block: &Block,
+        share: impl Fn(usize) -> f64,
+        rows: &[usize],
+        winners: &mut [Option<Winner>],
+    ) -> Option<Part> {
         if rows.is_empty() {
             return None;
         }
@@ -102,7 +129,7 @@ impl Part {
         }
         Some(Part {
             rows: RowSet::copy(block, &unique),
-            shares: unique.iter().map(|&row| shares[row]).collect(),
+            shares: unique.iter().map(|&row| share(row)).collect(),
         })
     }
 

@@ -113,7 +113,7 @@ pub fn survey(
 ) -> Result<Learnt> {
     let table = engine.table();
     let pass = Survey { table, max_levels: settings.max_levels, slots: 1000 * clusters, seed };
-    let found = engine.run(&pass)?.ok_or_else(|| no_rows("the data has no rows"))?;
+    let found = engine.run(&pass)?.ok_or_else(|| no_rows(nothing_in(table)))?;
     check(table, &found, missing)?;
     let (encoding, warnings) = learn(table, &found, settings)?;
     // L = min(1000k, 0.025 N), but enough for a clustering to make sense of where N is small.
@@ -121,12 +121,19 @@ pub fn survey(
     let mut picks = found.picks;
     let mass = picks.total;
     picks.truncate(wanted);
-    let picks = picks.finish().ok_or_else(|| no_rows("the data has no rows"))?;
+    let picks = picks.finish().ok_or_else(|| no_rows(nothing_in(table)))?;
     Ok(Learnt { encoding, rows_read: found.rows_read, rows: found.rows, mass, picks, warnings })
 }
 
 fn no_rows(what: impl Into<String>) -> Error {
     ErrorKind::NoRows { what: what.into() }.into()
+}
+
+fn nothing_in(table: &Table) -> String {
+    match &table.source().files()[..] {
+        [file] => format!("'{}' has no rows", file.display()),
+        _ => "the data has no rows".to_string(),
+    }
 }
 
 impl Pass for Survey<'_> {
@@ -139,14 +146,10 @@ impl Pass for Survey<'_> {
     }
 
     fn visit(&self, racer: &mut Racer, block: &Block) -> Result<Found> {
-        let ones;
         let features = self.table.features().len();
         let weights = match block.columns.get(features + 1) {
-            Some(Column::Number(weights)) => &weights[..],
-            _ => {
-                ones = vec![1.0; block.len];
-                &ones[..]
-            }
+            Some(Column::Number(weights)) => Some(&weights[..]),
+            _ => None,
         };
         let columns = block
             .columns
@@ -156,13 +159,20 @@ impl Pass for Survey<'_> {
                 Column::Number(values) if c < features => number_feature(block, values, weights),
                 Column::Number(values) if c == features => number_label(block, values),
                 Column::Number(values) => weight_column(block, values),
-                Column::Text { codes, levels } => self.text(block, codes, levels, weights, c < features),
+                Column::Text { codes, levels } => {
+                    self.text(block, codes, levels, weights, self.levels_kept(c))
+                }
             })
             .collect();
-        // A weight that is not one is reported by `check`; it must not spoil the race before that.
-        let usable = weights.iter().all(|weight| *weight > 0.0 && weight.is_finite());
         let mut rng = self.seed.stream(Purpose::ClusteringRows, block.index);
-        let picks = racer.race(block, if usable { weights } else { &[] }, &mut rng);
+        let picks = match weights {
+            None => racer.race_alike(block, &mut rng),
+            // A weight that is not one is reported by `check`; it must not spoil the race before that.
+            Some(weights) => {
+                let usable = weights.iter().all(|weight| *weight > 0.0 && weight.is_finite());
+                racer.race(block, if usable { weights } else { &[] }, &mut rng)
+            }
+        };
         Ok(Found { rows_read: block.rows_read as u64, rows: block.len as u64, columns, picks })
     }
 
@@ -170,10 +180,10 @@ impl Pass for Survey<'_> {
         found.rows_read += next.rows_read;
         found.rows += next.rows;
         found.picks.merge(next.picks);
-        for (ours, theirs) in found.columns.iter_mut().zip(next.columns) {
+        for (c, (ours, theirs)) in found.columns.iter_mut().zip(next.columns).enumerate() {
             ours.flaws.merge(theirs.flaws);
             ours.moments.merge(theirs.moments);
-            ours.levels.merge(theirs.levels, self.max_levels);
+            ours.levels.merge(theirs.levels, self.levels_kept(c));
             theirs.numbers.0.into_iter().for_each(|(value, count)| ours.numbers.add(value, count));
             ours.not_positive = ours.not_positive.or(theirs.not_positive);
         }
@@ -181,23 +191,27 @@ impl Pass for Survey<'_> {
 }
 
 impl Survey<'_> {
+    /// How many levels of a column are kept: of a feature as many as it may have, of the label a few.
+    fn levels_kept(&self, column: usize) -> usize {
+        if column < self.table.features().len() { self.max_levels } else { NUMBERS_KEPT }
+    }
+
     fn text(
         &self,
         block: &Block,
         codes: &[u32],
         levels: &[String],
-        weights: &[f64],
-        is_feature: bool,
+        weights: Option<&[f64]>,
+        limit: usize,
     ) -> ColumnFound {
         let mut found = ColumnFound::default();
         let mut mass = vec![0.0; levels.len()];
-        for (row, (&code, weight)) in codes.iter().zip(weights).enumerate() {
+        for (row, &code) in codes.iter().enumerate() {
             match mass.get_mut(code as usize) {
-                Some(mass) => *mass += weight,
+                Some(mass) => *mass += weights.map_or(1.0, |weights| weights[row]),
                 None => found.flaws.add(block.position(row), MISSING_CODE == code, false),
             }
         }
-        let limit = if is_feature { self.max_levels } else { NUMBERS_KEPT };
         for (level, mass) in levels.iter().zip(mass).filter(|(_, mass)| *mass != 0.0) {
             found.levels.add(level, mass, limit);
         }
@@ -205,7 +219,7 @@ impl Survey<'_> {
     }
 }
 
-fn number_feature(block: &Block, values: &[f64], weights: &[f64]) -> ColumnFound {
+fn number_feature(block: &Block, values: &[f64], weights: Option<&[f64]>) -> ColumnFound {
     let moments = Moments::of(values, weights);
     let flaws = if moments.squares.is_finite() { Flaws::default() } else { Flaws::of(block, values) };
     ColumnFound { flaws, moments, ..ColumnFound::default() }
@@ -288,15 +302,16 @@ impl Flaws {
     }
 }
 
-const LANES: usize = 16;
-
 impl Moments {
     /// In one sweep, about the first value, so that a large mean costs no accuracy.
-    fn of(values: &[f64], weights: &[f64]) -> Moments {
+    fn of(values: &[f64], weights: Option<&[f64]>) -> Moments {
         let Some(&shift) = values.first() else { return Moments::default() };
         let [mass, sum, squares] = vectorized(
             #[inline(always)]
-            || shifted_sums(values, weights, shift),
+            || match weights {
+                Some(weights) => weighted_sums(values, weights, shift),
+                None => plain_sums(values, shift),
+            },
         );
         let mean = sum / mass;
         // `max` would turn a NaN into 0; adding 0·squares keeps what is not finite so.
@@ -316,27 +331,42 @@ impl Moments {
     }
 }
 
-/// `Σ w`, `Σ w (x − shift)` and `Σ w (x − shift)²`, in lanes whose order never changes.
+/// Running sums side by side: their order never changes, and each vector unit has several to work on.
+const LANES: usize = 32;
+
+/// `N`, `Σ (x − shift)` and `Σ (x − shift)²`.
 #[inline(always)]
-fn shifted_sums(values: &[f64], weights: &[f64], shift: f64) -> [f64; 3] {
-    let mut sums = [[0.0; LANES]; 3];
-    let (value_lanes, value_rest) = values.as_chunks::<LANES>();
-    let (weight_lanes, weight_rest) = weights.as_chunks::<LANES>();
-    for (values, weights) in value_lanes.iter().zip(weight_lanes) {
+fn plain_sums(values: &[f64], shift: f64) -> [f64; 3] {
+    let (mut sum, mut squares) = ([0.0; LANES], [0.0; LANES]);
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    for chunk in chunks {
         for l in 0..LANES {
-            let x = values[l] - shift;
-            sums[0][l] += weights[l];
-            sums[1][l] = weights[l].mul_add(x, sums[1][l]);
-            sums[2][l] = (weights[l] * x).mul_add(x, sums[2][l]);
+            let x = chunk[l] - shift;
+            sum[l] += x;
+            squares[l] = x.mul_add(x, squares[l]);
         }
     }
-    for ((value, weight), l) in value_rest.iter().zip(weight_rest).zip(0..) {
+    for (l, value) in rest.iter().enumerate() {
         let x = value - shift;
-        sums[0][l] += weight;
-        sums[1][l] += weight * x;
-        sums[2][l] += weight * x * x;
+        sum[l] += x;
+        squares[l] = x.mul_add(x, squares[l]);
     }
-    sums.map(|lanes| lanes.iter().sum())
+    [values.len() as f64, sum.iter().sum(), squares.iter().sum()]
+}
+
+/// `Σ w`, `Σ w (x − shift)` and `Σ w (x − shift)²`.
+#[inline(always)]
+fn weighted_sums(values: &[f64], weights: &[f64], shift: f64) -> [f64; 3] {
+    let (mut mass, mut sum, mut squares) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
+    for (values, weights) in values.chunks(LANES).zip(weights.chunks(LANES)) {
+        for (l, (value, w)) in values.iter().zip(weights).enumerate() {
+            let x = value - shift;
+            mass[l] += w;
+            sum[l] = w.mul_add(x, sum[l]);
+            squares[l] = (w * x).mul_add(x, squares[l]);
+        }
+    }
+    [mass.iter().sum(), sum.iter().sum(), squares.iter().sum()]
 }
 
 impl Levels {
@@ -394,6 +424,16 @@ fn check(table: &Table, found: &Found, missing: Missing) -> Result<()> {
             .into());
         }
     }
+    if let Some(weight) = table.weight()
+        && !found.picks.total.is_finite()
+    {
+        return Err(ErrorKind::Column {
+            column: weight.name.clone(),
+            what: "the weights add up to more than a number can hold".to_string(),
+            help: Some("give smaller ones: only their proportions and their total matter".to_string()),
+        }
+        .into());
+    }
     Ok(())
 }
 
@@ -408,7 +448,12 @@ fn learn(table: &Table, found: &Found, settings: &EncodingSettings) -> Result<(E
         .collect::<Result<Vec<_>>>()?;
     let label = label(table.label(), &found.columns[features.len()], settings)?;
     let weight = table.weight().map(|field| field.name.clone());
-    Ok((Encoding { label, weight, intercept: settings.intercept, features }, warnings))
+    let encoding = Encoding { label, weight, intercept: settings.intercept, features };
+    if encoding.dim() == 0 {
+        let what = "no coefficient is left: there is no intercept, and every feature is constant";
+        return Err(Error::setting("--no-intercept", what));
+    }
+    Ok((encoding, warnings))
 }
 
 fn feature(

@@ -29,20 +29,22 @@ impl Table {
     /// Finds the columns that `roles` names.
     pub fn new(source: Box<dyn Source>, roles: &Roles) -> Result<Table> {
         let all = source.fields();
-        let find = |role: &'static str, name: &str| {
-            all.iter()
-                .position(|field| field.name == name)
-                .ok_or_else(|| Error::unknown_column(role, name, all.iter().map(|field| field.name.as_str())))
+        let find = |purpose: &'static str, name: &str| {
+            all.iter().position(|field| field.name == name).ok_or_else(|| {
+                Error::unknown_column(purpose, name, all.iter().map(|field| field.name.as_str()))
+            })
         };
-        let label = find("label", &roles.label)?;
-        let weight = roles.weight.as_ref().map(|name| find("weight", name)).transpose()?;
+        let label = find("to use as label", &roles.label)?;
+        let weight = roles.weight.as_ref().map(|name| find("to use as weight", name)).transpose()?;
         let excluded =
-            roles.exclude.iter().map(|name| find("a column to exclude", name)).collect::<Result<Vec<_>>>()?;
+            roles.exclude.iter().map(|name| find("to exclude", name)).collect::<Result<Vec<_>>>()?;
         if weight == Some(label) {
             return Err(Error::setting("--weight", format!("'{}' is the label", roles.label)));
         }
         let mut features = match &roles.features {
-            Some(names) => names.iter().map(|name| find("feature", name)).collect::<Result<Vec<_>>>()?,
+            Some(names) => {
+                names.iter().map(|name| find("to use as feature", name)).collect::<Result<Vec<_>>>()?
+            }
             None => (0..all.len()).filter(|&c| c != label && Some(c) != weight).collect(),
         };
         features.retain(|c| !excluded.contains(c));

@@ -68,7 +68,7 @@ fn summary(args: &BuildArgs, built: &Built, whole: Option<f64>) -> String {
     let (coreset, facts) = (&built.coreset, &built.coreset.provenance);
     let seconds: f64 = built.seconds.iter().map(|(_, seconds)| seconds).sum();
     let mut text = format!(
-        "{}: {} weighted rows stand for {} ({} coefficients)\n",
+        "{}: {} weighted rows stand for {} (coefficients: {})\n",
         args.output.display(),
         count(coreset.rows.len() as u64),
         count(facts.rows),

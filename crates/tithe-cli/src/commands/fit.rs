@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use tithe::engine::LocalEngine;
 use tithe::error::{Error, ErrorKind, Result};
-use tithe::files::{Output, prior_scale, read_coreset, read_story, write_posterior, write_stan_csv};
+use tithe::files::{Output, find_story, prior_scale, read_coreset, write_posterior, write_stan_csv};
 use tithe::fit::{Basis, Fit, SHORT_FIT, fit_coreset, fit_data};
 use tithe::mcmc::Sampler;
 use tithe::model::Prior;
@@ -83,14 +83,8 @@ fn coreset_file(args: &FitArgs) -> Result<Option<PathBuf>> {
     if name == "-" || !path.is_file() {
         return Ok(None);
     }
-    match read_story(path) {
-        // `read_coreset` says what else it is.
-        Ok(_) => Ok(Some(path.to_path_buf())),
-        Err(error) => match error.kind() {
-            ErrorKind::WrongFile { what, .. } if !what.contains("Parquet file") => Err(error),
-            _ => Ok(None),
-        },
-    }
+    // If it is a file of ours but no coreset, `read_coreset` says what it is.
+    Ok(find_story(path)?.map(|_| path.to_path_buf()))
 }
 
 /// A coreset knows its columns.

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use tithe::block::Kind;
 use tithe::coreset::Coreset;
 use tithe::encoding::Coding;
-use tithe::error::{ErrorKind, Result};
-use tithe::files::{prior_scale, read_coreset, read_posterior, read_story};
+use tithe::error::Result;
+use tithe::files::{find_story, prior_scale, read_coreset, read_posterior};
 use tithe::fit::{Basis, Fit};
 use tithe::source::{OpenOptions, Source, open};
 
@@ -14,8 +14,8 @@ use crate::show::{self, count, number};
 
 /// Tells what a file is.
 pub fn run(args: &InspectArgs) -> Result<()> {
-    match read_story(&args.file) {
-        Ok(story) if story.kind == "posterior" => {
+    match find_story(&args.file)? {
+        Some(story) if story.kind == "posterior" => {
             let fit = read_posterior(&args.file)?;
             if args.json {
                 show::print(&format!("{}\n", story.json));
@@ -23,7 +23,7 @@ pub fn run(args: &InspectArgs) -> Result<()> {
                 show::print(&describe_posterior(args, &fit));
             }
         }
-        Ok(story) => {
+        Some(story) => {
             let coreset = read_coreset(&args.file)?;
             if args.json {
                 let mut json = story.json;
@@ -34,9 +34,7 @@ pub fn run(args: &InspectArgs) -> Result<()> {
                 show::print(&describe_coreset(args, &coreset));
             }
         }
-        // Of a version that is not known, or damaged: say so. Any other file may be data.
-        Err(error) if is_ours(&error) => return Err(error),
-        Err(_) => {
+        None => {
             let source = open(&[args.file.display().to_string()], &OpenOptions::default())?;
             if args.json {
                 show::print(&format!("{}\n", data_record(&*source)));
@@ -46,14 +44,6 @@ pub fn run(args: &InspectArgs) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn is_ours(error: &tithe::error::Error) -> bool {
-    match error.kind() {
-        ErrorKind::WrongFile { what, .. } => !what.contains("Parquet file"),
-        ErrorKind::Io { .. } => true,
-        _ => false,
-    }
 }
 
 fn describe_coreset(args: &InspectArgs, coreset: &Coreset) -> String {

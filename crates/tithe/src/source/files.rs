@@ -29,7 +29,11 @@ impl Files {
         for name in &options.text {
             for part in &mut parts {
                 let column = part.fields().iter().position(|field| field.name == *name).ok_or_else(|| {
-                    Error::unknown_column("text", name, part.fields().iter().map(|field| field.name.as_str()))
+                    Error::unknown_column(
+                        "to read as text",
+                        name,
+                        part.fields().iter().map(|field| field.name.as_str()),
+                    )
                 })?;
                 part.read_as_text(column)?;
             }
