@@ -1,10 +1,16 @@
 //! What the user may type; nothing is checked here beyond the form of each word.
 
+mod posterior;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tithe::sensitivity::Radius;
 use tithe::source::Format;
+
+pub use posterior::{
+    DemoArgs, ExportArgs, FitArgs, GenerateArgs, PosteriorFormat, PredictArgs, PriorArgs, ToolArg, UnseenArg,
+};
 
 /// Bayesian logistic regression on a few hundred weighted rows that stand for all of them.
 #[derive(Debug, Parser)]
@@ -20,6 +26,16 @@ pub struct Cli {
 pub enum Command {
     /// Turn data into a coreset: a few weighted rows that stand for all of them.
     Build(Box<BuildArgs>),
+    /// Turn a coreset, or data itself, into draws from the posterior.
+    Fit(Box<FitArgs>),
+    /// Give new rows the probability of the positive class, with its interval.
+    Predict(Box<PredictArgs>),
+    /// Write a coreset and a ready model for Stan, PyMC or NumPyro.
+    Export(ExportArgs),
+    /// Make the paper's synthetic data, of any size.
+    Generate(GenerateArgs),
+    /// The whole story in one go, on generated data.
+    Demo(DemoArgs),
     /// Tell what a file is and how it was made.
     Inspect(InspectArgs),
     /// Print a completion script for a shell.
@@ -206,7 +222,7 @@ pub struct BuildArgs {
 /// `tithe inspect`.
 #[derive(Debug, Args)]
 pub struct InspectArgs {
-    /// A coreset, or any data file.
+    /// A coreset, a posterior, or any data file.
     pub file: PathBuf,
 
     /// Print everything as JSON.

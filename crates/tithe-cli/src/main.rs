@@ -40,6 +40,11 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<()> {
     match command {
         Command::Build(args) => commands::build::run(&args),
+        Command::Fit(args) => commands::fit::run(&args),
+        Command::Predict(args) => commands::predict::run(&args),
+        Command::Export(args) => commands::export::run(&args),
+        Command::Generate(args) => commands::generate::run(&args),
+        Command::Demo(args) => commands::demo::run(&args),
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Completions(args) => commands::about::completions(&args),
         Command::Man(args) => commands::about::man(&args),

@@ -6,6 +6,9 @@ use tithe::build::BuildSettings;
 use tithe::coreset::Method;
 use tithe::engine::{EngineSettings, Missing};
 use tithe::error::{Error, ErrorKind, Result};
+use tithe::fit::FitSettings;
+use tithe::mcmc::Settings;
+use tithe::model::PriorChoice;
 use tithe::rng::Seed;
 use tithe::selection::Size;
 use tithe::sensitivity::CenterRule;
@@ -13,11 +16,13 @@ use tithe::source::{OpenOptions, Source, open};
 use tithe::survey::EncodingSettings;
 use tithe::table::Roles;
 
-use crate::args::{BuildArgs, CentersArg, ColumnArgs, DataArgs, EngineArgs, MethodArg, MissingArg};
+use crate::args::{
+    BuildArgs, CentersArg, ColumnArgs, DataArgs, EngineArgs, FitArgs, MethodArg, MissingArg, PriorArgs,
+};
 
-/// Opens the data; refuses if `output` is one of its files.
-pub fn open_data(args: &DataArgs, memory: u64, output: Option<&Path>) -> Result<Box<dyn Source>> {
-    let options = OpenOptions {
+/// How files are read.
+pub fn open_options(args: &DataArgs, memory: u64) -> OpenOptions {
+    OpenOptions {
         format: args.format,
         header: !args.no_header,
         zero_based: args.zero_based.then_some(true),
@@ -25,21 +30,30 @@ pub fn open_data(args: &DataArgs, memory: u64, output: Option<&Path>) -> Result<
         // Half for the bytes of standard input, half for its decoded rows.
         memory: memory / 2,
         ..OpenOptions::default()
-    };
-    let source = open(&args.data, &options)?;
-    if let Some(output) = output
-        && let Ok(target) = output.canonicalize()
-    {
+    }
+}
+
+/// Opens the data; refuses if `output` is one of its files.
+pub fn open_data(args: &DataArgs, memory: u64, output: Option<&Path>) -> Result<Box<dyn Source>> {
+    let source = open(&args.data, &open_options(args, memory))?;
+    if let Some(output) = output {
         // Standard input may be a file that the shell opened.
         let standard_input = args.data.iter().any(|name| name == "-").then(|| PathBuf::from("/dev/stdin"));
-        let mut files = source.files().into_iter().chain(standard_input);
-        if files.any(|file| file.canonicalize().is_ok_and(|file| file == target)) {
-            let what = "is both input and output; the result would destroy the data".to_string();
-            let help = Some("name another file with -o".to_string());
-            return Err(ErrorKind::WrongFile { path: output.to_path_buf(), what, help }.into());
-        }
+        let files: Vec<PathBuf> = source.files().into_iter().chain(standard_input).collect();
+        refuse_overwriting(&files, output)?;
     }
     Ok(source)
+}
+
+/// Refuses to write over a file that is read.
+pub fn refuse_overwriting(files: &[PathBuf], output: &Path) -> Result<()> {
+    let Ok(target) = output.canonicalize() else { return Ok(()) };
+    if files.iter().any(|file| file.canonicalize().is_ok_and(|file| file == target)) {
+        let what = "is both input and output; the result would destroy the data".to_string();
+        let help = Some("name another file with -o".to_string());
+        return Err(ErrorKind::WrongFile { path: output.to_path_buf(), what, help }.into());
+    }
+    Ok(())
 }
 
 /// Which columns serve for what.
@@ -128,6 +142,24 @@ pub fn build(args: &BuildArgs) -> Result<BuildSettings> {
     };
     settings.check()?;
     Ok(settings)
+}
+
+/// Which prior each coefficient is to have.
+pub fn priors(args: &PriorArgs) -> PriorChoice {
+    PriorChoice { general: args.prior, intercept: args.intercept_prior, named: args.prior_for.clone() }
+}
+
+/// How to fit.
+pub fn fit(args: &FitArgs) -> Result<FitSettings> {
+    let draws =
+        Settings { chains: args.chains, draws: args.draws, warmup: args.warmup, seed: Seed(args.seed) };
+    draws.check()?;
+    Ok(FitSettings {
+        sampler: args.sampler,
+        priors: priors(&args.priors),
+        draws,
+        threads: args.engine.threads,
+    })
 }
 
 /// Coefficients by name from a file: a JSON object, or lines of `coefficient,value` (a first line

@@ -370,6 +370,8 @@ pub enum Trouble {
     Acceptance,
     /// Draws that are not finite.
     NotFinite,
+    /// Rows that some coefficients separate perfectly, so that only the prior bounds them.
+    Separated,
 }
 
 impl fmt::Display for Finding {

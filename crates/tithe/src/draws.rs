@@ -62,6 +62,14 @@ impl Stats {
             Stats::Independent => None,
         }
     }
+
+    /// The step after warm-up, where the sampler has one.
+    pub fn step_size(&self) -> Option<f64> {
+        match self {
+            Stats::Metropolis { step_size, .. } | Stats::Hamiltonian { step_size, .. } => Some(*step_size),
+            Stats::Independent => None,
+        }
+    }
 }
 
 impl Draws {

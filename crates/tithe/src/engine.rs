@@ -86,6 +86,19 @@ pub fn default_block_rows(columns: usize) -> usize {
     if fitting >= 1 << 16 { 1 << 16 } else { (fitting.max(1).next_power_of_two() / 2).max(1 << 10) }
 }
 
+/// A pool of so many threads; `None` is one a core.
+pub fn thread_pool(threads: Option<usize>) -> Result<rayon::ThreadPool> {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.unwrap_or_else(cores);
+    if threads == 0 || threads > MOST_THREADS {
+        return Err(Error::setting("--threads", format!("must be between 1 and {MOST_THREADS}")));
+    }
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build()
+        .map_err(|error| Error::setting("--threads", error.to_string()))
+}
+
 impl<'a> LocalEngine<'a> {
     /// An engine for a table.
     pub fn new(
@@ -93,18 +106,10 @@ impl<'a> LocalEngine<'a> {
         settings: &EngineSettings,
         observer: &'a dyn Observer,
     ) -> Result<LocalEngine<'a>> {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = settings.threads.unwrap_or_else(cores);
-        if threads == 0 || threads > MOST_THREADS {
-            return Err(Error::setting("--threads", format!("must be between 1 and {MOST_THREADS}")));
-        }
         if settings.block_rows.is_some_and(|rows| rows == 0 || rows > 1 << 30) {
             return Err(Error::setting("--block-rows", "must be between 1 and 2^30"));
         }
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .map_err(|error| Error::setting("--threads", error.to_string()))?;
+        let pool = thread_pool(settings.threads)?;
         let block_rows = settings.block_rows.unwrap_or_else(|| default_block_rows(table.fields().len()));
         Ok(LocalEngine {
             pool,

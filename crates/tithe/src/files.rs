@@ -1,4 +1,8 @@
-//! Coresets on disk: plain Parquet tables with their story in the metadata, written whole or not at all.
+//! Coresets and posteriors on disk: plain Parquet tables with their story in the metadata, written whole or not at all.
+
+mod posterior;
+mod stan;
+mod text;
 
 use std::fs::File;
 use std::io::Write;
@@ -15,6 +19,11 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub(crate) use posterior::transform;
+pub use posterior::{prior_scale, read_posterior, write_posterior};
+pub use stan::write_stan_csv;
+pub use text::{RowFormat, RowWriter};
 
 use crate::block::{Column, Field, Kind, RowSet, Segment};
 use crate::coreset::{Coreset, Provenance};
@@ -64,6 +73,24 @@ impl Output {
     /// Where the unfinished file is; dropping the output removes it.
     pub fn temporary_path(&self) -> &Path {
         self.file.path()
+    }
+
+    /// Where it will be.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The unfinished file.
+    fn file_mut(&mut self) -> &mut File {
+        self.file.as_file_mut()
+    }
+
+    /// Writes the whole content and puts the file in its place.
+    pub fn write(self, content: &[u8]) -> Result<()> {
+        let mut output = self;
+        let written = output.file_mut().write_all(content);
+        written.map_err(|error| Error::io("write", &output.path, error))?;
+        output.commit()
     }
 
     /// Puts the complete file in its place.
@@ -117,7 +144,7 @@ pub fn write_coreset(coreset: &Coreset, mut output: Output) -> Result<()> {
 }
 
 /// `name`, or `tithe.name` where the user has a column of that name.
-fn free_name(name: &str, taken: &[&str]) -> String {
+pub(crate) fn free_name(name: &str, taken: &[&str]) -> String {
     let mut free = name.to_string();
     while taken.contains(&free.as_str()) {
         free = format!("tithe.{free}");
@@ -135,15 +162,20 @@ fn write_table(
     let arrays = columns.into_iter().map(|(_, array)| array).collect();
     let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(std::io::Error::other)?;
     let story = serde_json::to_string(metadata)?;
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_key_value_metadata(Some(vec![KeyValue::new(KEY.to_string(), story)]))
-        .build();
+    let properties = properties(Some((KEY, story)));
     let mut buffer = std::io::BufWriter::new(file);
     let mut writer = ArrowWriter::try_new(&mut buffer, batch.schema(), Some(properties)).map_err(plain_io)?;
     writer.write(&batch).map_err(plain_io)?;
     writer.close().map_err(plain_io)?;
     buffer.flush()
+}
+
+/// How every Parquet file is written, with its story if it has one.
+fn properties(story: Option<(&str, String)>) -> WriterProperties {
+    WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_key_value_metadata(story.map(|(key, story)| vec![KeyValue::new(key.to_string(), story)]))
+        .build()
 }
 
 /// The system's own error inside Parquet's, so that "No space left on device" is what the user reads.
@@ -179,7 +211,7 @@ fn to_arrow(field: &Field, column: &Column) -> ArrayRef {
 /// What a file of this program's says of itself.
 #[derive(Clone, Debug)]
 pub struct Story {
-    /// What the file is: "coreset".
+    /// What the file is: "coreset" or "posterior".
     pub kind: String,
     /// Everything it says, as JSON.
     pub json: Value,

@@ -1,7 +1,15 @@
 //! The paper's synthetic data (its Section 4), of any size, with known parameters.
 
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
 use rand_distr::{Distribution, StandardNormal};
 
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::{Output, RowFormat, RowWriter};
+use crate::progress::{Event, Observer};
 use crate::rng::{Purpose, Rng, Seed, open_unit};
 
 /// Rows that share one random stream, so that data can be made in parts.
@@ -82,7 +90,7 @@ impl Recipe {
 impl std::str::FromStr for Recipe {
     type Err = String;
 
-    fn from_str(name: &str) -> Result<Recipe, String> {
+    fn from_str(name: &str) -> std::result::Result<Recipe, String> {
         match name.to_ascii_lowercase().as_str() {
             "binary5" => Ok(Recipe::Binary5),
             "binary10" => Ok(Recipe::Binary10),
@@ -90,6 +98,58 @@ impl std::str::FromStr for Recipe {
             _ => Err(format!("'{name}' is none of binary5, binary10, mixture")),
         }
     }
+}
+
+impl fmt::Display for Recipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Recipe::Binary5 => "binary5",
+            Recipe::Binary10 => "binary10",
+            Recipe::Mixture => "mixture",
+        })
+    }
+}
+
+/// The key of the recipe in a Parquet file's metadata.
+const KEY: &str = "tithe.generated";
+
+/// Writes data block by block; a Parquet file tells in its metadata what it was made with.
+pub fn write_generated(
+    recipe: Recipe,
+    seed: Seed,
+    rows: u64,
+    output: Output,
+    format: RowFormat,
+    observer: &dyn Observer,
+) -> Result<()> {
+    let names: Vec<String> = (1..=recipe.dim()).map(|d| format!("x{d}")).chain(["y".to_string()]).collect();
+    let fields: Vec<Field> = names.iter().map(|name| Field::new(name, DataType::Float64, false)).collect();
+    let schema = Arc::new(Schema::new(fields));
+    let story = serde_json::json!({
+        "recipe": recipe.to_string(), "rows": rows, "seed": seed, "theta": recipe.theta(), "intercept": 0.0,
+    });
+    let path = output.path().to_path_buf();
+    let mut writer = RowWriter::new(output, format, &schema, Some((KEY, story.to_string())))?;
+    observer.event(Event::PassStarted { name: "generating", rows: Some(rows) });
+    let mut done = 0;
+    for index in 0.. {
+        if done == rows {
+            break;
+        }
+        if observer.cancelled() {
+            return Err(ErrorKind::Cancelled.into());
+        }
+        let len = (rows - done).min(GENERATED_BLOCK as u64);
+        let columns = recipe.block(seed, index, len as usize).columns();
+        let arrays = columns.into_iter().map(|(_, values)| Arc::new(Float64Array::from(values)) as ArrayRef);
+        let batch = RecordBatch::try_new(schema.clone(), arrays.collect())
+            .map_err(|error| Error::malformed(&path, error.to_string()))?;
+        writer.write(&batch)?;
+        done += len;
+        observer.event(Event::RowsDone(len));
+    }
+    observer.event(Event::PassFinished);
+    writer.finish()
 }
 
 fn mixture_mean(positive: bool, d: usize) -> f64 {

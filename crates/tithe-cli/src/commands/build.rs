@@ -5,10 +5,11 @@ use tithe::build::{Built, build_on};
 use tithe::engine::LocalEngine;
 use tithe::error::Result;
 use tithe::files::write_coreset;
+use tithe::fit::SHORT_FIT;
 use tithe::table::Table;
 
 use crate::args::BuildArgs;
-use crate::commands::{certificate, create_output};
+use crate::commands::{certificate, create_output, whole_seconds};
 use crate::plan;
 use crate::show::{self, Watcher, count, number};
 
@@ -26,16 +27,17 @@ pub fn run(args: &BuildArgs) -> Result<()> {
     let built = build_on(&engine, missing, &settings)?;
     write_coreset(&built.coreset, output)?;
 
+    let whole = whole_seconds(&built.coreset, args.engine.threads)?;
     if args.show.json {
-        show::print(&format!("{}\n", record(args, &built)));
+        show::print(&format!("{}\n", record(args, &built, whole)));
     } else {
-        show::print(&summary(args, &built));
+        show::print(&summary(args, &built, whole));
     }
     Ok(())
 }
 
 /// The result as JSON.
-fn record(args: &BuildArgs, built: &Built) -> Value {
+fn record(args: &BuildArgs, built: &Built, whole: Option<f64>) -> Value {
     let (coreset, facts) = (&built.coreset, &built.coreset.provenance);
     let sensitivity = facts.sensitivity.as_ref();
     let seconds: Map<String, Value> =
@@ -58,11 +60,12 @@ fn record(args: &BuildArgs, built: &Built) -> Value {
         "seconds": seconds,
         "seed": facts.seed,
         "warnings": facts.warnings,
+        "whole_fit_seconds": whole,
     })
 }
 
 /// The result in a few lines.
-fn summary(args: &BuildArgs, built: &Built) -> String {
+fn summary(args: &BuildArgs, built: &Built, whole: Option<f64>) -> String {
     let (coreset, facts) = (&built.coreset, &built.coreset.provenance);
     let seconds: f64 = built.seconds.iter().map(|(_, seconds)| seconds).sum();
     let mut text = format!(
@@ -86,5 +89,14 @@ fn summary(args: &BuildArgs, built: &Built) -> String {
         text += "\n";
     }
     text += &certificate::lines(coreset);
-    text + &format!("  {} passes, {} s, seed {}\n", facts.passes, number(seconds), facts.seed.0)
+    text += &format!("  {} passes, {} s, seed {}\n", facts.passes, number(seconds), facts.seed.0);
+    if let Some(whole) = whole.filter(|whole| *whole < SHORT_FIT) {
+        text += &format!(
+            "  all {} rows would fit in about {} s whole (tithe fit DATA --label {}): no coreset needed\n",
+            count(facts.rows),
+            number(whole),
+            coreset.encoding.label.column
+        );
+    }
+    text
 }

@@ -5,7 +5,8 @@ use tithe::block::Kind;
 use tithe::coreset::Coreset;
 use tithe::encoding::Coding;
 use tithe::error::Result;
-use tithe::files::{find_story, read_coreset};
+use tithe::files::{find_story, prior_scale, read_coreset, read_posterior};
+use tithe::fit::{Basis, Fit};
 use tithe::source::{OpenOptions, Source, open};
 
 use crate::args::InspectArgs;
@@ -15,6 +16,14 @@ use crate::show::{self, count, number};
 /// Tells what a file is.
 pub fn run(args: &InspectArgs) -> Result<()> {
     match find_story(&args.file)? {
+        Some(story) if story.kind == "posterior" => {
+            let fit = read_posterior(&args.file)?;
+            if args.json {
+                show::print(&format!("{}\n", story.json));
+            } else {
+                show::print(&describe_posterior(args, &fit));
+            }
+        }
         Some(story) => {
             let coreset = read_coreset(&args.file)?;
             if args.json {
@@ -87,6 +96,31 @@ fn describe_coreset(args: &InspectArgs, coreset: &Coreset) -> String {
         line("warning", warning.clone());
     }
     lines.join("\n") + "\n" + &certificate::lines(coreset)
+}
+
+fn describe_posterior(args: &InspectArgs, fit: &Fit) -> String {
+    let mut lines = vec![format!("{}: a posterior", args.file.display())];
+    let mut line = |name: &str, value: String| lines.push(format!("  {name:<22}{value}"));
+    let settings = &fit.settings;
+    line("draws", format!("{} chains of {}", settings.chains, count(settings.draws as u64)));
+    line("sampler", format!("{}, {} iterations of warm-up", fit.sampler, count(settings.warmup as u64)));
+    line("seed", settings.seed.0.to_string());
+    match &fit.basis {
+        Basis::Coreset { size, provenance } => {
+            line("fitted to", format!("a coreset, {} rows of {}", count(*size), count(provenance.rows)));
+        }
+        Basis::Data { rows, .. } => line("fitted to", format!("all {} rows", count(*rows))),
+    }
+    let label = &fit.encoding.label;
+    line("label", format!("{} ({} is positive, {} negative)", label.column, label.positive, label.negative));
+    line("priors", format!("on the {} scale", prior_scale(&fit.encoding)));
+    for (c, prior) in fit.summary.iter().zip(&fit.priors.coefficients) {
+        line("", format!("{}: mean {}, sd {}, prior {prior}", c.name, number(c.mean), number(c.sd)));
+    }
+    for finding in &fit.findings {
+        line("warning", finding.to_string());
+    }
+    lines.join("\n") + "\n"
 }
 
 fn kind_name(kind: Kind) -> &'static str {

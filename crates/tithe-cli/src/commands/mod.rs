@@ -3,13 +3,20 @@
 pub mod about;
 pub mod build;
 mod certificate;
+pub mod demo;
+pub mod export;
+pub mod fit;
+pub mod generate;
 pub mod inspect;
+pub mod predict;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use tithe::coreset::Coreset;
 use tithe::error::Result;
 use tithe::files::Output;
+use tithe::fit::whole_fit_seconds;
 
 /// Temporary files of outputs in the making, to be removed if the program has to end at once.
 static IN_THE_MAKING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -21,6 +28,14 @@ fn create_output(path: &Path) -> Result<Output> {
         files.push(output.temporary_path().to_path_buf());
     }
     Ok(output)
+}
+
+/// Seconds that a fit of all the rows behind a coreset would take; nothing where the coreset is exact, which costs nothing.
+fn whole_seconds(coreset: &Coreset, threads: Option<usize>) -> Result<Option<f64>> {
+    if coreset.provenance.exact {
+        return Ok(None);
+    }
+    whole_fit_seconds(&coreset.points()?, coreset.provenance.rows, threads).map(Some)
 }
 
 /// Removes the temporary files of outputs in the making.

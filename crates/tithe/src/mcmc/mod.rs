@@ -95,7 +95,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    fn check(&self) -> Result<()> {
+    /// Checks that the settings make sense.
+    pub fn check(&self) -> Result<()> {
         for (setting, value) in [("--chains", self.chains), ("--draws", self.draws)] {
             if value == 0 {
                 return Err(Error::setting(setting, "must be at least 1"));

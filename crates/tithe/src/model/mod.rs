@@ -5,4 +5,4 @@ pub mod posterior;
 pub mod prior;
 
 pub use posterior::{Gaussian, LogDensity, Posterior};
-pub use prior::{Prior, Priors};
+pub use prior::{Prior, PriorChoice, Priors};

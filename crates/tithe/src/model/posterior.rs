@@ -308,6 +308,24 @@ impl Gaussian {
         }
     }
 
+    /// The whitened coordinates of coefficients, `ξ = C⁻¹ (θ − mean)`.
+    pub fn whiten(&self, theta: &[f64], xi: &mut [f64]) {
+        let dim = self.dim();
+        for i in (0..dim).rev() {
+            let known: f64 = (i + 1..dim).map(|j| self.factor[j * dim + i] * xi[j]).sum();
+            xi[i] = (theta[i] - self.mean[i] - known) / self.factor[i * dim + i];
+        }
+    }
+
+    /// The gradient with respect to coefficients of one with respect to whitened coordinates, `C⁻ᵀ g`.
+    pub fn unwhiten_gradient(&self, whitened: &[f64], gradient: &mut [f64]) {
+        let dim = self.dim();
+        for j in 0..dim {
+            let known: f64 = (0..j).map(|i| self.factor[j * dim + i] * gradient[i]).sum();
+            gradient[j] = (whitened[j] - known) / self.factor[j * dim + j];
+        }
+    }
+
     /// The gradient in whitened coordinates, `Cᵀ g`.
     pub fn whiten_gradient(&self, gradient: &[f64], whitened: &mut [f64]) {
         for ((j, into), column) in whitened.iter_mut().enumerate().zip(self.factor.chunks_exact(self.dim())) {
@@ -375,6 +393,13 @@ mod tests {
         laplace.whiten_gradient(&[1.0, -2.0, 0.5], &mut back);
         let direct: f64 = (0..3).map(|i| [1.0, -2.0, 0.5][i] * (theta[i] - laplace.mean()[i])).sum();
         assert!((direct - (0..3).map(|j| back[j] * xi[j]).sum::<f64>()).abs() < 1e-13);
+        let (mut same, mut gradient) = ([0.0; 3], [0.0; 3]);
+        laplace.whiten(&theta, &mut same);
+        laplace.unwhiten_gradient(&back, &mut gradient);
+        for i in 0..3 {
+            assert!((same[i] - xi[i]).abs() < 1e-12);
+            assert!((gradient[i] - [1.0, -2.0, 0.5][i]).abs() < 1e-12);
+        }
     }
 
     #[test]

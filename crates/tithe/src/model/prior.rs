@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, nearest_name};
 
 /// The prior of one coefficient, centred at 0.
 ///
@@ -360,6 +360,56 @@ impl Priors {
     /// Number of coefficients.
     pub fn dim(&self) -> usize {
         self.coefficients.len()
+    }
+}
+
+/// Which prior each coefficient is to have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PriorChoice {
+    /// Of every coefficient that has none of its own.
+    pub general: Prior,
+    /// The intercept's; `None` is the general one.
+    pub intercept: Option<Prior>,
+    /// Of coefficients by name.
+    pub named: Vec<(String, Prior)>,
+}
+
+impl Default for PriorChoice {
+    /// N(0, 2²) for every coefficient: the paper's N(0, 4I).
+    fn default() -> PriorChoice {
+        PriorChoice { general: Prior::Normal { scale: 2.0 }, intercept: None, named: Vec::new() }
+    }
+}
+
+impl PriorChoice {
+    /// The priors of the named coefficients; the first is the intercept if there is one.
+    pub fn priors(&self, names: &[String], has_intercept: bool) -> Result<Priors> {
+        let mut priors = Priors::same(self.general, names.len());
+        if let (Some(intercept), Some(first), true) =
+            (self.intercept, priors.coefficients.first_mut(), has_intercept)
+        {
+            *first = intercept;
+        }
+        for (name, prior) in &self.named {
+            let position = names.iter().position(|known| known == name).ok_or_else(|| {
+                let nearest = nearest_name(name, names).map(|name| format!(" (did you mean '{name}'?)"));
+                let shown: Vec<&str> = names.iter().take(20).map(String::as_str).collect();
+                let more = if names.len() > shown.len() { ", …" } else { "" };
+                Error::setting(
+                    "--prior-for",
+                    format!(
+                        "there is no coefficient '{name}'{}; there are {}{more}",
+                        nearest.unwrap_or_default(),
+                        shown.join(", ")
+                    ),
+                )
+            })?;
+            priors.coefficients[position] = *prior;
+        }
+        for prior in &priors.coefficients {
+            prior.check()?;
+        }
+        Ok(priors)
     }
 }
 

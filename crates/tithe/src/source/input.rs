@@ -10,13 +10,13 @@ use bytes::Bytes;
 use crate::error::{Error, Result};
 
 /// Something to read, by the name that messages call it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Input {
     path: PathBuf,
     content: Content,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Content {
     /// A file, opened anew for each reading: thousands of part files must not all be open at once.
     File,

@@ -96,7 +96,13 @@ impl Default for OpenOptions {
 
 /// Opens files, globs, directories of part files and standard input (`-`), any mix of them, as one source.
 pub fn open(inputs: &[String], options: &OpenOptions) -> Result<Box<dyn Source>> {
-    open_inputs(names::inputs(inputs, options.memory)?, options)
+    open_inputs(find_inputs(inputs, options.memory)?, options)
+}
+
+/// What files, globs, directories and standard input (`-`) stand for, to be opened more than once; standard input is
+/// held in `memory` bytes, and beyond that in a temporary file.
+pub fn find_inputs(names: &[String], memory: u64) -> Result<Vec<Input>> {
+    names::inputs(names, memory)
 }
 
 /// Opens inputs that are at hand, one after the other as one source.

@@ -1,0 +1,161 @@
+"""Tithe's posterior beside its peers: a gradient against NumPy, NUTS against nutpie on the same weighted rows, and the way
+from a million rows in Parquet to 4 x 1000 draws against nutpie on all of them.
+
+    python benchmarks/posterior.py TITHE GRADIENT [gradient] [ess] [million]
+
+TITHE is the program, GRADIENT the example `gradient`; both built for release. Prints one JSON object a line.
+Needs numpy, numba, nutpie, arviz and pyarrow (benchmarks/posterior-requirements.txt).
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+CORES = os.cpu_count()
+
+
+def say(**facts):
+    print(json.dumps(facts), flush=True)
+
+
+def run(*words, cwd=None):
+    done = subprocess.run([str(word) for word in words], cwd=cwd, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+def gradient(program):
+    """Value and gradient of the weighted log-likelihood, 1,000 x 10."""
+    rows, dim = 1000, 10
+    rng = np.random.default_rng(1)
+    z, w = rng.uniform(-2, 2, (rows, dim)), rng.uniform(1, 2, rows)
+    theta = 0.3 - 0.1 * np.arange(dim)
+
+    def value_and_gradient():
+        s = z @ theta
+        value = -(w @ np.logaddexp(0, -s))
+        return value, z.T @ (w / (1 + np.exp(s)))
+
+    best = np.inf
+    for _ in range(7):
+        start = time.perf_counter()
+        for _ in range(5000):
+            value_and_gradient()
+        best = min(best, (time.perf_counter() - start) / 5000)
+    ours = run(program, rows, dim)["seconds"]
+    say(benchmark="gradient", rows=rows, dim=dim, tithe=ours, numpy=best, ratio=best / ours)
+
+
+def nutpie_model(x, y, weight):
+    """The same posterior for nutpie: a compiled log-density, prior N(0, 4I). Full data sums in parallel-free numba, as nutpie
+    runs its chains in threads."""
+    import numba
+    import nutpie.compiled_pyfunc as pyfunc
+
+    z = np.ascontiguousarray((2 * y - 1)[:, None] * x)
+    weight = np.ascontiguousarray(weight)
+    dim = x.shape[1]
+
+    @numba.njit(fastmath=True, nogil=True, error_model="numpy")
+    def logp(theta):
+        value, gradient = 0.0, np.empty(dim)
+        for d in range(dim):
+            value -= theta[d] * theta[d] / 8
+            gradient[d] = -theta[d] / 4
+        for n in range(len(weight)):
+            s = 0.0
+            for d in range(dim):
+                s += z[n, d] * theta[d]
+            t = np.exp(-abs(s))
+            value -= weight[n] * (max(-s, 0.0) + np.log1p(t))
+            pull = weight[n] * (t if s > 0 else 1.0) / (1 + t)
+            for d in range(dim):
+                gradient[d] += pull * z[n, d]
+        return value, gradient
+
+    logp(np.zeros(dim))
+    return pyfunc.from_pyfunc(
+        ndim=dim,
+        make_logp_fn=lambda: logp,
+        make_expand_fn=lambda *_: lambda theta: {"theta": theta},
+        expanded_dtypes=[np.dtype("float64")],
+        expanded_shapes=[(dim,)],
+        expanded_names=["theta"],
+    )
+
+
+def draw(model, chains=4, draws=1000, tune=1000):
+    import nutpie
+
+    start = time.perf_counter()
+    trace = nutpie.sample(model, chains=chains, draws=draws, tune=tune, cores=min(chains, CORES), seed=1, progress_bar=False)
+    return trace, time.perf_counter() - start
+
+
+def least_ess(trace):
+    import arviz
+
+    return float(arviz.ess(trace.posterior)["theta"].min())
+
+
+def exported(tithe, folder, core):
+    run(tithe, "export", core, "--to", "numpyro", "-o", "export", "--json", cwd=folder)
+    data = json.loads((folder / "export" / "data.json").read_text())
+    return tuple(np.asarray(data[key], dtype=float) for key in ("X", "y", "weight"))
+
+
+def ess(tithe, folder):
+    """Effective draws a second on the same weighted rows, by their least effective coefficient."""
+    run(tithe, "generate", "mixture", "--rows", 1_000_000, "-o", "data.parquet", "--json", cwd=folder)
+    run(tithe, "build", "data.parquet", "--label", "y", "--size", 1000, "-o", "core.parquet", "--json", cwd=folder)
+    model = nutpie_model(*exported(tithe, folder, "core.parquet"))
+    draw(model, draws=50, tune=50)
+    ours, theirs = [], []
+    for _ in range(3):
+        record = run(tithe, "fit", "core.parquet", "--json", cwd=folder)
+        ours.append(min(c["ess_bulk"] for c in record["summary"]) / record["seconds"])
+        trace, seconds = draw(model)
+        theirs.append(least_ess(trace) / seconds)
+    say(benchmark="ess-per-second", rows=1000, dim=11, tithe=max(ours), nutpie=max(theirs), ratio=max(ours) / max(theirs))
+
+
+def million(tithe, folder):
+    """From a Parquet file of a million rows to 4 x 1000 draws. nutpie draws from all rows; to keep the wait short it draws
+    100 after 100 of warm-up and is charged ten times that (a short warm-up has longer trajectories at first: its gradients
+    a draw are printed, too)."""
+    import pyarrow.parquet
+
+    if not (folder / "data.parquet").exists():
+        run(tithe, "generate", "mixture", "--rows", 1_000_000, "-o", "data.parquet", "--json", cwd=folder)
+    best = np.inf
+    for _ in range(3):
+        start = time.perf_counter()
+        run(tithe, "build", "data.parquet", "--label", "y", "--size", 1000, "-o", "core.parquet", "--json", cwd=folder)
+        run(tithe, "fit", "core.parquet", "-o", "post.parquet", "--json", cwd=folder)
+        best = min(best, time.perf_counter() - start)
+    start = time.perf_counter()
+    table = pyarrow.parquet.read_table(folder / "data.parquet")
+    x = np.column_stack([np.ones(table.num_rows)] + [table[f"x{d}"].to_numpy() for d in range(1, 11)])
+    x[:, 1:] = (x[:, 1:] - x[:, 1:].mean(axis=0)) / x[:, 1:].std(axis=0)
+    model = nutpie_model(x, (table["y"].to_numpy() > 0).astype(float), np.ones(table.num_rows))
+    reading = time.perf_counter() - start
+    trace, seconds = draw(model, draws=100, tune=100)
+    steps = float(trace.sample_stats["n_steps"].mean()) if "n_steps" in trace.sample_stats else None
+    whole = reading + 10 * seconds
+    say(benchmark="million", tithe=best, nutpie=whole, nutpie_measured=seconds, nutpie_steps=steps, ratio=whole / best)
+
+
+if __name__ == "__main__":
+    tithe, program, *names = sys.argv[1:]
+    tithe, names = pathlib.Path(tithe).resolve(), names or ["gradient", "ess", "million"]
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            if name == "gradient":
+                gradient(program)
+            else:
+                {"ess": ess, "million": million}[name](tithe, pathlib.Path(folder))

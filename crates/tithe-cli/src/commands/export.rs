@@ -1,0 +1,37 @@
+//! `tithe export`: a coreset and a ready model for other tools.
+
+use serde_json::json;
+use tithe::error::{Error, Result};
+use tithe::export::{Tool, export};
+use tithe::files::read_coreset;
+use tithe::fit::coefficient_names;
+
+use crate::args::{ExportArgs, ToolArg};
+use crate::commands::create_output;
+use crate::plan;
+use crate::show;
+
+/// Writes the files.
+pub fn run(args: &ExportArgs) -> Result<()> {
+    let coreset = read_coreset(&args.coreset)?;
+    let names = coefficient_names(&coreset.encoding)?;
+    let priors = plan::priors(&args.priors).priors(&names, coreset.encoding.intercept)?;
+    let tool = match args.to {
+        ToolArg::Stan => Tool::Stan,
+        ToolArg::Pymc => Tool::Pymc,
+        ToolArg::Numpyro => Tool::Numpyro,
+    };
+    let files = export(&coreset, &priors, tool)?;
+    std::fs::create_dir_all(&args.output).map_err(|error| Error::io("write", &args.output, error))?;
+    let paths: Vec<_> = files.iter().map(|(name, _)| args.output.join(name)).collect();
+    for (path, (_, content)) in paths.iter().zip(&files) {
+        create_output(path)?.write(content.as_bytes())?;
+    }
+    if args.show.json {
+        show::print(&format!("{}\n", json!({"output": args.output, "files": paths})));
+    } else {
+        let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        show::print(&format!("wrote {}\n", paths.join(" and ")));
+    }
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! `tithe fit`: a coreset, or data itself, to draws from the posterior.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use tithe::engine::LocalEngine;
+use tithe::error::{Error, ErrorKind, Result};
+use tithe::files::{Output, find_story, prior_scale, read_coreset, write_posterior, write_stan_csv};
+use tithe::fit::{Basis, Fit, SHORT_FIT, fit_coreset, fit_data};
+use tithe::mcmc::Sampler;
+use tithe::model::Prior;
+use tithe::table::Table;
+
+use crate::args::{FitArgs, PosteriorFormat};
+use crate::commands::{create_output, whole_seconds};
+use crate::plan;
+use crate::show::{self, Watcher, count, number};
+
+/// How long it took, and how long all rows took or would take; nothing where the coreset is exact.
+struct Timing {
+    seconds: f64,
+    whole: Option<f64>,
+}
+
+/// Fits and writes the draws.
+pub fn run(args: &FitArgs) -> Result<()> {
+    let settings = plan::fit(args)?;
+    let outputs = outputs(args)?;
+    let watcher = Watcher::new(args.show.quiet);
+    let start = Instant::now();
+    let (fit, timing) = match coreset_file(args)? {
+        Some(path) => {
+            refuse_column_flags(args)?;
+            if let Some(output) = &args.output {
+                plan::refuse_overwriting(std::slice::from_ref(&path), output)?;
+            }
+            let coreset = read_coreset(&path)?;
+            let fit = fit_coreset(&coreset, &settings, &watcher)?;
+            let seconds = start.elapsed().as_secs_f64();
+            (fit, Timing { seconds, whole: whole_seconds(&coreset, args.engine.threads)? })
+        }
+        None => {
+            let fit = fit_all(args, &settings, &watcher)?;
+            let seconds = start.elapsed().as_secs_f64();
+            (fit, Timing { seconds, whole: Some(seconds) })
+        }
+    };
+    match args.posterior_format {
+        PosteriorFormat::Parquet => {
+            for output in outputs {
+                write_posterior(&fit, output)?;
+            }
+        }
+        PosteriorFormat::StanCsv => write_stan_csv(&fit, outputs)?,
+    }
+    if args.show.json {
+        show::print(&format!("{}\n", record(args, &fit, &timing)));
+    } else {
+        show::print(&table(args, &fit, &timing));
+    }
+    for finding in &fit.findings {
+        show::message(&format!("warning: {finding}"));
+    }
+    match (args.strict, fit.findings.len()) {
+        (true, found) if found > 0 => Err(ErrorKind::Numerical {
+            what: format!("there {} to warn of, and --strict was given", things(found)),
+            help: None,
+        }
+        .into()),
+        _ => Ok(()),
+    }
+}
+
+fn things(count: usize) -> String {
+    if count == 1 { "is 1 thing".to_string() } else { format!("are {count} things") }
+}
+
+/// The file to read if it is a coreset; nothing if it is data. A file of ours that cannot be fitted is refused.
+fn coreset_file(args: &FitArgs) -> Result<Option<PathBuf>> {
+    let [name] = &args.data.data[..] else { return Ok(None) };
+    let path = Path::new(name);
+    if name == "-" || !path.is_file() {
+        return Ok(None);
+    }
+    // If it is a file of ours but no coreset, `read_coreset` says what it is.
+    Ok(find_story(path)?.map(|_| path.to_path_buf()))
+}
+
+/// A coreset knows its columns.
+fn refuse_column_flags(args: &FitArgs) -> Result<()> {
+    let columns = &args.columns;
+    let given = [
+        ("--label", columns.label.is_some()),
+        ("--positive", columns.positive.is_some()),
+        ("--features", columns.features.is_some()),
+        ("--exclude", !columns.exclude.is_empty()),
+        ("--weight", columns.weight.is_some()),
+        ("--no-intercept", columns.no_intercept),
+        ("--no-standardize", columns.no_standardize),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((flag, _)) => {
+            Err(Error::setting(*flag, "goes with data; a coreset was built with its columns decided"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Fits all rows of the data.
+fn fit_all(args: &FitArgs, settings: &tithe::fit::FitSettings, watcher: &Watcher) -> Result<Fit> {
+    let missing = plan::missing(&args.columns);
+    let memory = plan::memory(&args.engine);
+    let source = plan::open_data(&args.data, memory, args.output.as_deref())?;
+    if args.columns.label.is_none() && !source.is_sparse() {
+        let names: Vec<&str> = source.fields().iter().take(20).map(|field| field.name.as_str()).collect();
+        let what = format!(
+            "is needed: {} is not a coreset, and to fit data itself the column with the two classes must be named (there are {})",
+            args.data.data.join(", "),
+            names.join(", ")
+        );
+        return Err(Error::setting("--label", what));
+    }
+    let roles = plan::roles(&args.columns, &*source)?;
+    let mut engine = plan::engine(&args.engine, missing);
+    // Rows as points are held beside the decoded ones.
+    let points = memory / 2;
+    if settings.sampler != Sampler::Laplace {
+        engine.memory = memory - points;
+    }
+    let engine = LocalEngine::new(Table::new(source, &roles)?, &engine, watcher)?;
+    fit_data(&engine, missing, &plan::encoding(&args.columns), settings, points)
+}
+
+/// The files to write: one, or one a chain.
+fn outputs(args: &FitArgs) -> Result<Vec<Output>> {
+    let Some(path) = &args.output else {
+        return match args.posterior_format {
+            PosteriorFormat::Parquet => Ok(Vec::new()),
+            PosteriorFormat::StanCsv => {
+                Err(Error::setting("--format", "stan-csv needs a file to write to: name it with -o"))
+            }
+        };
+    };
+    match args.posterior_format {
+        PosteriorFormat::Parquet => Ok(vec![create_output(path)?]),
+        PosteriorFormat::StanCsv => {
+            chain_files(path, args.chains).iter().map(|path| create_output(path)).collect()
+        }
+    }
+}
+
+/// `draws.csv` for two chains: `draws_1.csv`, `draws_2.csv`, as CmdStan has it.
+fn chain_files(path: &Path, chains: usize) -> Vec<PathBuf> {
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    (1..=chains).map(|chain| path.with_file_name(format!("{stem}_{chain}.csv"))).collect()
+}
+
+/// The result as JSON.
+fn record(args: &FitArgs, fit: &Fit, timing: &Timing) -> Value {
+    json!({
+        "output": args.output,
+        "sampler": fit.sampler,
+        "chains": fit.settings.chains,
+        "draws": fit.settings.draws,
+        "warmup": fit.settings.warmup,
+        "seed": fit.settings.seed,
+        "prior_scale": prior_scale(&fit.encoding),
+        "priors": fit.draws.names.iter().zip(&fit.priors.coefficients).collect::<Vec<(&String, &Prior)>>(),
+        "basis": fit.basis,
+        "summary": fit.summary,
+        "findings": fit.findings,
+        "seconds": timing.seconds,
+        "whole_fit_seconds": timing.whole,
+    })
+}
+
+/// The result as a table.
+fn table(args: &FitArgs, fit: &Fit, timing: &Timing) -> String {
+    let width =
+        fit.summary.iter().map(|c| c.name.chars().count()).max().unwrap_or(0).max("coefficient".len());
+    let mut text = format!(
+        "{:<width$} {:>10} {:>10} {:>10} {:>10} {:>7} {:>8} {:>8}\n",
+        "coefficient", "mean", "sd", "5 %", "95 %", "R-hat", "ESS bulk", "ESS tail"
+    );
+    for c in &fit.summary {
+        text += &format!(
+            "{:<width$} {:>10} {:>10} {:>10} {:>10} {:>7.3} {:>8.0} {:>8.0}\n",
+            c.name,
+            number(c.mean),
+            number(c.sd),
+            number(c.q05),
+            number(c.q95),
+            c.r_hat,
+            c.ess_bulk,
+            c.ess_tail
+        );
+    }
+    let scale = match prior_scale(&fit.encoding) {
+        "standardised" => "on the standardised scale: numbers less their mean, over their standard deviation",
+        _ => "on the columns' own scale",
+    };
+    text += &format!("coefficients are on the data's own scale; priors ({}) {scale}\n", priors(fit));
+    text += &match &fit.basis {
+        Basis::Coreset { size, provenance } => format!(
+            "{} weighted rows for {}, {} chains of {} draws by {}, {} s, seed {}\n",
+            count(*size),
+            count(provenance.rows),
+            fit.settings.chains,
+            count(fit.settings.draws as u64),
+            fit.sampler,
+            number(timing.seconds),
+            fit.settings.seed.0
+        ),
+        Basis::Data { rows, .. } => format!(
+            "all {} rows, {} chains of {} draws by {}, {} s, seed {}\n",
+            count(*rows),
+            fit.settings.chains,
+            count(fit.settings.draws as u64),
+            fit.sampler,
+            number(timing.seconds),
+            fit.settings.seed.0
+        ),
+    };
+    if let Some(whole) = timing.whole.filter(|whole| *whole < SHORT_FIT) {
+        text += &match &fit.basis {
+            Basis::Data { rows, .. } => {
+                format!("these {} rows fit in {} s whole: no coreset needed\n", count(*rows), number(whole))
+            }
+            Basis::Coreset { provenance, .. } => format!(
+                "all {} rows would fit in about {} s whole (tithe fit DATA --label {}): no coreset needed\n",
+                count(provenance.rows),
+                number(whole),
+                fit.encoding.label.column
+            ),
+        };
+    }
+    if let Some(path) = &args.output {
+        text += &match args.posterior_format {
+            PosteriorFormat::Parquet => format!("draws are in {}\n", path.display()),
+            PosteriorFormat::StanCsv => {
+                let files = chain_files(path, fit.settings.chains);
+                let names: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+                format!("draws are in {}\n", names.join(", "))
+            }
+        };
+    }
+    text
+}
+
+/// `normal:2`, or `normal:2, intercept cauchy:10` where some differ.
+fn priors(fit: &Fit) -> String {
+    let all = &fit.priors.coefficients;
+    let Some(usual) = all.last() else { return String::new() };
+    let others = fit.draws.names.iter().zip(all).filter(|(_, prior)| *prior != usual);
+    let others: Vec<String> = others.map(|(name, prior)| format!(", {name} {prior}")).collect();
+    format!("{usual}{}", others.concat())
+}

@@ -1,0 +1,59 @@
+//! `tithe predict`: probabilities with intervals for new rows.
+
+use serde_json::json;
+use tithe::error::Result;
+use tithe::files::{RowFormat, read_posterior};
+use tithe::predict::{PredictSettings, Unseen, predict};
+use tithe::source::find_inputs;
+
+use crate::args::{PredictArgs, UnseenArg};
+use crate::commands::create_output;
+use crate::plan;
+use crate::show::{self, Watcher, count, number};
+
+/// Bytes of standard input held in memory.
+const MEMORY: u64 = 1 << 28;
+
+/// Predicts and writes.
+pub fn run(args: &PredictArgs) -> Result<()> {
+    let fit = read_posterior(&args.posterior)?;
+    let format = RowFormat::of(&args.output, &[RowFormat::Parquet, RowFormat::Csv])?;
+    let options = plan::open_options(&args.data, 2 * MEMORY);
+    let inputs = find_inputs(&args.data.data, MEMORY)?;
+    let mut files: Vec<_> = inputs.iter().map(|input| input.path().to_path_buf()).collect();
+    files.push(args.posterior.clone());
+    plan::refuse_overwriting(&files, &args.output)?;
+    let settings = PredictSettings {
+        interval: args.interval,
+        unseen: match args.unseen {
+            UnseenArg::Error => Unseen::Error,
+            UnseenArg::Reference => Unseen::Reference,
+        },
+        threads: args.threads,
+    };
+    let output = create_output(&args.output)?;
+    let watcher = Watcher::new(args.show.quiet);
+    let done = predict(&fit, inputs, &options, &settings, output, format, &watcher)?;
+    if args.show.json {
+        let record = json!({
+            "output": args.output,
+            "rows": done.rows,
+            "columns": done.added,
+            "interval": args.interval,
+            "mean": done.mean,
+        });
+        show::print(&format!("{record}\n"));
+    } else {
+        show::print(&format!(
+            "{}: {} rows with {} ({} interval); {} of '{}' are expected to be {}\n",
+            args.output.display(),
+            count(done.rows),
+            done.added.join(", "),
+            args.interval,
+            number(done.mean * done.rows as f64),
+            fit.encoding.label.column,
+            fit.encoding.label.positive
+        ));
+    }
+    Ok(())
+}

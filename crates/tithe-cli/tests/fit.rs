@@ -1,0 +1,392 @@
+//! `tithe fit`: the posterior file, its figures, and every way to ask for the impossible.
+
+mod common;
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, RecordBatch};
+use common::{CORE, CoreFile, Mixed, Outcome, Scratch, read_core};
+use parquet::arrow::ArrowWriter;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use serde_json::Value;
+
+/// A directory with `data.csv` (400 rows) and a coreset of 60 of them.
+fn with_core() -> Scratch {
+    let scratch = Scratch::with_csv(Mixed::new(400).csv());
+    scratch.build("data.csv --label y --size 60");
+    scratch
+}
+
+#[track_caller]
+fn fit(scratch: &Scratch, line: &str) -> Value {
+    let out = scratch.succeed(&format!("fit {line} --json"));
+    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
+}
+
+/// A command that must fail with this code and message, and leave no file behind.
+#[track_caller]
+fn refuses(scratch: &Scratch, line: &str, code: i32, message: &str) {
+    let before = scratch.names();
+    let Outcome { code: found, out, err } = scratch.run(line);
+    assert_eq!(err, message, "{line}");
+    assert_eq!((found, out.as_str()), (Some(code), ""), "{line}");
+    assert_eq!(scratch.names(), before, "{line} left something behind");
+}
+
+fn coefficient<'a>(record: &'a Value, name: &str) -> &'a Value {
+    let summary = record["summary"].as_array().expect("a summary");
+    summary.iter().find(|c| c["name"] == name).unwrap_or_else(|| panic!("no {name} in {record}"))
+}
+
+fn number(record: &Value, name: &str, fact: &str) -> f64 {
+    coefficient(record, name)[fact].as_f64().expect("a number")
+}
+
+/// A coreset file with another story or other weights.
+fn rewrite(scratch: &Scratch, name: &str, core: &CoreFile, story: &Value, weights: Option<Vec<f64>>) {
+    let columns = core.names().into_iter().zip(core.batch.columns()).map(|(name, column)| {
+        let replaced = weights.clone().filter(|_| name == "weight");
+        (name, replaced.map_or(column.clone(), |weights| Arc::new(Float64Array::from(weights)) as ArrayRef))
+    });
+    let batch = RecordBatch::try_from_iter(columns).expect("a batch");
+    let properties = WriterProperties::builder()
+        .set_key_value_metadata(Some(vec![KeyValue::new("tithe".to_string(), story.to_string())]))
+        .build();
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).expect("a writer");
+    writer.write(&batch).expect("written");
+    writer.close().expect("closed");
+    scratch.write(name, bytes);
+}
+
+#[test]
+fn the_posterior_file_holds_the_draws_and_their_story() {
+    let scratch = with_core();
+    let record = fit(&scratch, "core.parquet -o post.parquet --chains 2 --draws 300 --warmup 200 --seed 7");
+    let file = read_core(&scratch.path("post.parquet"));
+    assert_eq!(
+        file.names(),
+        [
+            "chain",
+            "draw",
+            "intercept",
+            "x1",
+            "x2",
+            "city=Bern",
+            "city=Genf",
+            "lp",
+            "acceptance_rate",
+            "step_size",
+            "diverging",
+            "energy",
+            "tree_depth",
+            "n_steps",
+            "reached_max_treedepth"
+        ]
+    );
+    assert_eq!(file.batch.num_rows(), 600);
+    let story = &file.story;
+    assert_eq!((&story["file"], &story["version"]), (&"posterior".into(), &1.into()));
+    assert_eq!(story["sampler"], "nuts");
+    assert_eq!(story["settings"], serde_json::json!({"chains": 2, "draws": 300, "warmup": 200, "seed": 7}));
+    assert_eq!(story["prior_scale"], "standardised");
+    assert_eq!(story["priors"][1], serde_json::json!({"coefficient": "x1", "prior": "normal:2"}));
+    assert_eq!(story["basis"]["kind"], "coreset");
+    assert_eq!(story["basis"]["provenance"]["rows"], 400);
+    // The summary is that of the draws in the file.
+    let draws = file.floats("x1");
+    let mean = draws.iter().sum::<f64>() / 600.0;
+    assert!((mean - number(&record, "x1", "mean")).abs() < 1e-12);
+    assert!((mean - story["summary"][1]["mean"].as_f64().expect("a mean")).abs() < 1e-12);
+    // The transform takes draws to the scale of the priors: x1 = θ/scale.
+    let scale = story["transform"]["scale"][1].as_f64().expect("a scale");
+    let sd = |values: &[f64]| {
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        (values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / values.len() as f64).sqrt()
+    };
+    assert!((scale / sd(&Mixed::new(400).x[0]) - 1.0).abs() < 1e-9);
+    // What is read back is what was written.
+    assert!(scratch.succeed("inspect post.parquet").contains("a coreset, "));
+    let table = scratch.succeed("fit core.parquet --chains 2 --draws 300 --warmup 200 --seed 7");
+    assert!(table.starts_with("coefficient "), "{table}");
+    assert!(table.contains("priors (normal:2) on the standardised scale"), "{table}");
+}
+
+#[test]
+fn the_number_of_threads_changes_no_byte() {
+    let scratch = with_core();
+    for sampler in ["nuts", "mala", "mala-plain", "laplace"] {
+        for (input, name) in [("core.parquet", "c"), ("data.csv --label y", "d")] {
+            let line = format!("{input} --sampler {sampler} --draws 150 --warmup 150");
+            fit(&scratch, &format!("{line} --threads 1 -o {name}1.parquet"));
+            fit(&scratch, &format!("{line} --threads 2 -o {name}2.parquet"));
+            let (one, two) =
+                (scratch.read(&format!("{name}1.parquet")), scratch.read(&format!("{name}2.parquet")));
+            assert!(one == two, "{sampler} {input}");
+        }
+    }
+}
+
+#[test]
+fn all_rows_by_nuts_mala_and_laplace_agree() {
+    let scratch = Scratch::with_csv(Mixed::new(3000).csv());
+    let line = "data.csv --label y --seed 3";
+    let laplace = fit(&scratch, &format!("{line} --sampler laplace"));
+    assert_eq!(laplace["basis"]["rows"], 3000);
+    for sampler in ["nuts", "mala"] {
+        let drawn = fit(&scratch, &format!("{line} --sampler {sampler}"));
+        let names = laplace["summary"].as_array().expect("a summary").iter();
+        for name in names.map(|c| c["name"].as_str().expect("a name")) {
+            // With 3,000 rows the posterior is nearly normal: skewness moves a mean by less than 0.1 sd. Monte Carlo errors
+            // are below 0.05 sd, so a false alarm takes more than four of them.
+            let sd = number(&laplace, name, "sd");
+            let apart = (number(&drawn, name, "mean") - number(&laplace, name, "mean")).abs() / sd;
+            assert!(apart < 0.3, "{sampler} {name}: {apart} sd");
+            assert!((number(&drawn, name, "sd") / sd - 1.0).abs() < 0.15, "{sampler} {name}");
+        }
+    }
+}
+
+#[test]
+fn laplace_holds_no_rows_and_the_others_say_when_they_cannot() {
+    let scratch = Scratch::with_csv(Mixed::new(5000).csv());
+    let line = "data.csv --label y --sampler laplace --draws 50";
+    fit(&scratch, &format!("{line} -o held.parquet"));
+    fit(&scratch, &format!("{line} --memory 1k -o again.parquet"));
+    assert!(scratch.read("held.parquet") == scratch.read("again.parquet"));
+    refuses(
+        &scratch,
+        "fit data.csv --label y --memory 64k",
+        1,
+        "error: all 5000 rows as points take 0.000 GiB, and 0.000 GiB are allowed for them\n  help: make a coreset first with `tithe build`, use --sampler laplace, which holds no rows, or allow more with --memory\n",
+    );
+}
+
+#[test]
+fn priors_are_chosen_by_name() {
+    let scratch = with_core();
+    let narrow = fit(
+        &scratch,
+        "core.parquet --prior-for x1=normal:0.001 --prior-for city=Genf=laplace:0.5 --intercept-prior cauchy:10",
+    );
+    assert_eq!(narrow["priors"][0], serde_json::json!(["intercept", "cauchy:10"]));
+    assert_eq!(narrow["priors"][4], serde_json::json!(["city=Genf", "laplace:0.5"]));
+    let usual = fit(&scratch, "core.parquet");
+    assert!(number(&narrow, "x1", "sd") < 0.01 * number(&usual, "x1", "sd"));
+    refuses(
+        &scratch,
+        "fit core.parquet --prior-for X1=normal:1",
+        2,
+        "error: --prior-for: there is no coefficient 'X1' (did you mean 'x1'?); there are intercept, x1, x2, city=Bern, city=Genf\n",
+    );
+    for (line, what) in [
+        (
+            "--prior normal:0",
+            "invalid value 'normal:0' for '--prior <PRIOR>': prior 'normal:0': the scale must be a positive number, not 0",
+        ),
+        (
+            "--prior cauchy:-1",
+            "invalid value 'cauchy:-1' for '--prior <PRIOR>': prior 'cauchy:-1': the scale must be a positive number, not -1",
+        ),
+        (
+            "--intercept-prior horseshoe",
+            "invalid value 'horseshoe' for '--intercept-prior <PRIOR>': prior 'horseshoe': there is no such prior; there are flat, normal:SCALE, cauchy:SCALE, student:DEGREES:SCALE, laplace:SCALE, spike-slab:SPIKE:SLAB:INCLUSION",
+        ),
+        (
+            "--prior-for x1",
+            "invalid value 'x1' for '--prior-for <NAME=PRIOR>': say NAME=PRIOR, for example age=normal:1",
+        ),
+        (
+            "--sampler gibbs",
+            "invalid value 'gibbs' for '--sampler <SAMPLER>': --sampler: there is no sampler 'gibbs'; there are nuts, mala, mala-plain, laplace",
+        ),
+    ] {
+        refuses(
+            &scratch,
+            &format!("fit core.parquet {line}"),
+            2,
+            &format!("error: {what}\n\nFor more information, try '--help'.\n"),
+        );
+    }
+}
+
+#[test]
+fn files_that_cannot_be_fitted_are_refused() {
+    let scratch = with_core();
+    fit(&scratch, "core.parquet -o post.parquet --draws 10 --warmup 10");
+    refuses(
+        &scratch,
+        "fit data.csv",
+        2,
+        "error: --label: is needed: data.csv is not a coreset, and to fit data itself the column with the two classes must be named (there are x1, x2, city, y)\n",
+    );
+    refuses(
+        &scratch,
+        "fit post.parquet",
+        1,
+        "error: 'post.parquet' is a posterior, not a coreset\n  help: `tithe build` makes coresets\n",
+    );
+    refuses(
+        &scratch,
+        "fit core.parquet --label y",
+        2,
+        "error: --label: goes with data; a coreset was built with its columns decided\n",
+    );
+    refuses(&scratch, "fit core.parquet --draws 0", 2, "error: --draws: must be at least 1\n");
+    refuses(&scratch, "fit core.parquet --chains 0", 2, "error: --chains: must be at least 1\n");
+    refuses(
+        &scratch,
+        "fit core.parquet -o core.parquet",
+        1,
+        "error: 'core.parquet' is both input and output; the result would destroy the data\n  help: name another file with -o\n",
+    );
+    refuses(
+        &scratch,
+        "fit core.parquet --format stan-csv",
+        2,
+        "error: --format: stan-csv needs a file to write to: name it with -o\n",
+    );
+    let core = read_core(&scratch.path(CORE));
+    let mut story = core.story.clone();
+    story["version"] = 99.into();
+    rewrite(&scratch, "newer.parquet", &core, &story, None);
+    refuses(
+        &scratch,
+        "fit newer.parquet",
+        1,
+        "error: 'newer.parquet' is of format version 99; this program knows versions up to 1\n  help: use a newer tithe\n",
+    );
+    let weights = vec![f64::MAX; core.batch.num_rows()];
+    rewrite(&scratch, "heavy.parquet", &core, &core.story, Some(weights));
+    refuses(
+        &scratch,
+        "fit heavy.parquet",
+        1,
+        "error: the posterior density is not finite at the start: a value or a weight of the rows is not finite\n  help: look for infinite values, or values beyond 1e150, in the data\n",
+    );
+}
+
+#[test]
+fn separated_rows_are_refused_under_a_flat_prior_and_warned_of_under_others() {
+    let mut text = "x,y\n".to_string();
+    (0..40).for_each(|row| text += &format!("{row},{}\n", u8::from(row >= 20)));
+    let scratch = Scratch::with_csv(text);
+    for sampler in ["nuts", "laplace"] {
+        refuses(
+            &scratch,
+            &format!("fit data.csv --label y --prior flat --sampler {sampler}"),
+            1,
+            "error: under a flat prior these rows have no posterior: some coefficients separate the classes perfectly, or one class is missing, and ever larger values fit ever better\n  help: give every coefficient a proper prior, for example --prior normal:2 or --prior cauchy:2.5\n",
+        );
+        let outcome = scratch.run(&format!("fit data.csv --label y --sampler {sampler}"));
+        assert_eq!(outcome.code, Some(0));
+        assert_eq!(
+            outcome.err,
+            "warning: the coefficients separate the two classes of these rows perfectly (or there is only one class), so the prior alone bounds their size; look for a column that gives the label away, or choose the --prior with care\n"
+        );
+        let strict = scratch.run(&format!("fit data.csv --label y --strict --sampler {sampler}"));
+        assert_eq!(strict.code, Some(1));
+        assert!(
+            strict.err.ends_with("error: there is 1 thing to warn of, and --strict was given\n"),
+            "{}",
+            strict.err
+        );
+    }
+}
+
+#[test]
+fn one_class_is_no_label() {
+    let scratch = Scratch::with_csv("x,y\n1,1\n2,1\n3,1\n");
+    refuses(
+        &scratch,
+        "fit data.csv --label y",
+        1,
+        "error: column 'y': the label has only the value '1'; a model needs both classes\n  help: name another column with --label, or data with both classes\n",
+    );
+}
+
+#[test]
+fn too_few_draws_are_told_and_strict_makes_them_fail() {
+    let scratch = with_core();
+    let outcome = scratch.run("fit core.parquet --draws 20 --warmup 20 --strict -o post.parquet");
+    assert_eq!(outcome.code, Some(1));
+    assert!(
+        outcome.err.contains("warning: too few effective draws: below 400 for 5 of 5 coefficients"),
+        "{outcome:?}"
+    );
+    assert!(outcome.err.contains("use --draws"), "{outcome:?}");
+    assert!(scratch.path("post.parquet").is_file(), "the draws are written all the same");
+}
+
+#[test]
+fn a_coreset_that_is_not_needed_is_called_so() {
+    let scratch = Scratch::with_csv(Mixed::new(400).csv());
+    let built = scratch.succeed("build data.csv --label y --size 60 -o core.parquet");
+    assert!(built.contains("all 400 rows would fit in about "), "{built}");
+    assert!(scratch.succeed("fit core.parquet").contains("(tithe fit DATA --label y): no coreset needed\n"));
+    let whole = scratch.succeed("fit data.csv --label y");
+    assert!(
+        whole.contains("these 400 rows fit in ") && whole.contains(" s whole: no coreset needed\n"),
+        "{whole}"
+    );
+}
+
+#[test]
+fn a_column_with_the_name_of_a_statistic_keeps_it() {
+    let mut text = "lp,energy,y\n".to_string();
+    (0..60).for_each(|row| text += &format!("{},{},{}\n", row % 7, row % 5, u8::from(row % 3 == 0)));
+    let scratch = Scratch::with_csv(text);
+    fit(&scratch, "data.csv --label y --draws 20 --warmup 20 -o post.parquet");
+    let file = read_core(&scratch.path("post.parquet"));
+    assert_eq!(file.names()[..6], ["chain", "draw", "intercept", "lp", "energy", "stats.lp"]);
+    assert!(file.names().contains(&"stats.energy"));
+    assert!(scratch.succeed("inspect post.parquet").contains("lp: mean"));
+    let scratch = Scratch::with_csv("intercept,y\n1,0\n2,1\n3,0\n");
+    refuses(
+        &scratch,
+        "fit data.csv --label y",
+        1,
+        "error: column 'intercept': two coefficients would have this name\n  help: rename the column, leave it out with --exclude, or use --no-intercept\n",
+    );
+}
+
+#[test]
+fn stan_csv_holds_the_same_draws() {
+    let scratch = with_core();
+    fit(&scratch, "core.parquet --chains 2 --draws 100 --warmup 100 -o post.parquet");
+    fit(&scratch, "core.parquet --chains 2 --draws 100 --warmup 100 --format stan-csv -o draws.csv");
+    let file = read_core(&scratch.path("post.parquet"));
+    for chain in 0..2 {
+        let text = String::from_utf8(scratch.read(&format!("draws_{}.csv", chain + 1))).expect("UTF-8");
+        let mut lines = text.lines().filter(|line| !line.starts_with('#'));
+        let header: Vec<&str> = lines.next().expect("a header").split(',').collect();
+        assert_eq!(
+            header,
+            [
+                "lp__",
+                "accept_stat__",
+                "stepsize__",
+                "treedepth__",
+                "n_leapfrog__",
+                "divergent__",
+                "energy__",
+                "intercept",
+                "x1",
+                "x2",
+                "city_Bern",
+                "city_Genf"
+            ]
+        );
+        assert!(text.contains("# 'city=Bern' is city_Bern\n"));
+        assert!(text.contains("#     num_samples = 100\n"));
+        let rows: Vec<Vec<f64>> =
+            lines.map(|line| line.split(',').map(|word| word.parse().expect("a number")).collect()).collect();
+        assert_eq!(rows.len(), 100);
+        for (ours, theirs) in [("lp", 0), ("acceptance_rate", 1), ("energy", 6), ("x2", 9), ("city=Genf", 11)]
+        {
+            let column: Vec<f64> = rows.iter().map(|row| row[theirs]).collect();
+            assert_eq!(file.floats(ours)[chain * 100..(chain + 1) * 100], column, "{ours}");
+        }
+    }
+}
