@@ -1,0 +1,108 @@
+//! Building a coreset from files larger than the memory budget, per pass as a multiple of bare decoding by the
+//! same reader.
+//!
+//! `cargo bench -p tithe --bench files -- [ROWS]`, or `-- read FILE…` to decode files of one's own, or
+//! `-- write ROWS FILE` to write a Parquet file to measure with.
+
+mod shared;
+#[path = "shared/tables.rs"]
+mod tables;
+
+use std::path::Path;
+use std::time::Instant;
+
+use parquet::basic::Compression;
+use shared::{arguments, fastest, paper_settings, timed_build};
+use tables::{decode, write_csv, write_parquet};
+use tithe::source::{OpenOptions, Source, open};
+
+const ROUNDS: usize = 7;
+const ROWS: usize = 5_000_000;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Outcome<()> {
+    let arguments = arguments();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["write", rows, file] => write_parquet(rows.parse()?, Compression::SNAPPY, Path::new(file)),
+        ["read", ..] => read(&arguments[1..]),
+        [] => compare(ROWS),
+        [rows] => compare(rows.parse()?),
+        _ => Err("[ROWS], read FILE…, or write ROWS FILE".into()),
+    }
+}
+
+fn opened(file: &Path) -> Box<dyn Source> {
+    open(&[file.display().to_string()], &OpenOptions::default()).expect("a file that can be read")
+}
+
+/// Seconds of decoding all columns on all cores.
+fn bare_decoding(file: &Path) -> f64 {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let source = opened(file);
+    let all: Vec<usize> = (0..source.fields().len()).collect();
+    let start = Instant::now();
+    decode(source.scan(&all).expect("a scan"), threads).expect("rows");
+    start.elapsed().as_secs_f64()
+}
+
+fn compare(rows: usize) -> Outcome<()> {
+    println!("From files, Mixture {rows} x 10, nothing kept in memory; fastest of {ROUNDS} runs");
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("table");
+    for (name, compression) in [
+        ("Parquet, snappy", Some(Compression::SNAPPY)),
+        ("Parquet, not compressed", Some(Compression::UNCOMPRESSED)),
+        ("CSV", None),
+    ] {
+        match compression {
+            Some(compression) => write_parquet(rows, compression, &path)?,
+            None => write_csv(rows, &path)?,
+        }
+        compare_file(name, &path)?;
+    }
+    Ok(())
+}
+
+fn compare_file(name: &str, path: &Path) -> Outcome<()> {
+    let bytes = std::fs::metadata(path)?.len() as f64;
+    let mut phases: Vec<(&'static str, f64)> = Vec::new();
+    let mut passes = 0;
+    let [decoding, building] = fastest(
+        ROUNDS,
+        [&mut || bare_decoding(path), &mut || {
+            let (seconds, built) = timed_build(opened(path), 0, &paper_settings());
+            passes = built.coreset.provenance.passes;
+            if phases.is_empty() {
+                phases = built.seconds.clone();
+            }
+            phases.iter_mut().zip(&built.seconds).for_each(|(best, now)| best.1 = best.1.min(now.1));
+            seconds
+        }],
+    );
+    let per_pass = building / passes as f64;
+    println!(
+        "  {name} ({:.0} MB): bare decoding {decoding:.3} s ({:.0} MB/s); build of {passes} passes {building:.3} s, \
+         {per_pass:.3} s a pass: {:.2} times bare decoding",
+        bytes / 1e6,
+        bytes / 1e6 / decoding,
+        per_pass / decoding
+    );
+    let phases: Vec<String> = phases
+        .iter()
+        .map(|(phase, seconds)| format!("{phase} {seconds:.3} s ({:.2})", seconds / decoding))
+        .collect();
+    println!("    {}", phases.join(", "));
+    Ok(())
+}
+
+fn read(files: &[String]) -> Outcome<()> {
+    for file in files {
+        let file = Path::new(file);
+        let bytes = std::fs::metadata(file)?.len() as f64;
+        let [seconds] = fastest(ROUNDS, [&mut || bare_decoding(file)]);
+        println!("{}: {seconds:.3} s, {:.0} MB/s", file.display(), bytes / 1e6 / seconds);
+    }
+    Ok(())
+}

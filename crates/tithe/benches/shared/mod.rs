@@ -1,0 +1,50 @@
+//! What the benchmarks share: the data, the settings and how time is taken.
+
+// Each benchmark is a program of its own and uses a part of this.
+#![allow(dead_code)]
+
+use std::time::Instant;
+
+use tithe::build::{BuildSettings, Built, build_on};
+use tithe::engine::{EngineSettings, LocalEngine, Missing};
+use tithe::progress::Silent;
+use tithe::source::Source;
+use tithe::survey::EncodingSettings;
+use tithe::table::{Roles, Table};
+
+/// The words after the program's name, without those that `cargo bench` adds.
+pub fn arguments() -> Vec<String> {
+    std::env::args().skip(1).filter(|argument| argument != "--bench").collect()
+}
+
+/// k = 4, M = 1000, exact sensitivities; covariates as they are, as in the paper.
+pub fn paper_settings() -> BuildSettings {
+    let encoding = EncodingSettings { intercept: false, standardize: false, ..EncodingSettings::default() };
+    BuildSettings { clusters: 4, encoding, ..BuildSettings::default() }
+}
+
+/// Builds a coreset of a source with a label `y`, and takes the time of that alone.
+pub fn timed_build(source: Box<dyn Source>, memory: u64, settings: &BuildSettings) -> (f64, Built) {
+    let roles = Roles { label: "y".into(), ..Roles::default() };
+    let table = Table::new(source, &roles).expect("a table");
+    let engine_settings = EngineSettings { memory, ..EngineSettings::default() };
+    let engine = LocalEngine::new(table, &engine_settings, &Silent).expect("an engine");
+    let start = Instant::now();
+    let built = build_on(&engine, Missing::Error, settings).expect("a coreset");
+    (start.elapsed().as_secs_f64(), built)
+}
+
+/// The fastest times of several tasks, in seconds: the runs that other work on the machine disturbed least.
+/// The tasks take turns, so that a busy spell hits all of them.
+pub fn fastest<const TASKS: usize>(
+    rounds: usize,
+    mut tasks: [&mut dyn FnMut() -> f64; TASKS],
+) -> [f64; TASKS] {
+    let mut best = [f64::INFINITY; TASKS];
+    for _ in 0..rounds {
+        for (best, task) in best.iter_mut().zip(&mut tasks) {
+            *best = best.min(task());
+        }
+    }
+    best
+}
