@@ -1,8 +1,5 @@
 //! What the benchmarks share: the data, the settings and how time is taken.
 
-// Each benchmark is a program of its own and uses a part of this.
-#![allow(dead_code)]
-
 use std::time::Instant;
 
 use tithe::build::{BuildSettings, Built, build_on};

@@ -1,7 +1,5 @@
 //! Mixture data as files, and bare decoding of files.
 
-#![allow(dead_code)]
-
 use std::fs::File;
 use std::hint::black_box;
 use std::io::{BufWriter, Write};
@@ -63,28 +61,19 @@ pub fn write_csv(rows: usize, path: &Path) -> Outcome<()> {
     Ok(file.flush()?)
 }
 
-/// Decodes everything on so many threads, lets go of it, and counts the rows.
-pub fn decode(scan: Box<dyn Scan>, threads: usize) -> tithe::error::Result<usize> {
+/// Decodes everything on all threads of a pool, lets go of it, and counts the rows.
+pub fn decode(scan: Box<dyn Scan>, pool: &rayon::ThreadPool) -> tithe::error::Result<usize> {
     let scan = Mutex::new(scan);
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|_| {
-                scope.spawn(|| {
-                    let mut rows = 0;
-                    loop {
-                        let unit = match scan.lock() {
-                            Ok(mut scan) => scan.next_unit()?,
-                            Err(_) => return Ok(rows),
-                        };
-                        let Some(unit) = unit else { return Ok(rows) };
-                        unit.decode(&mut |segment| {
-                            rows += black_box(segment).len;
-                            Ok(())
-                        })?;
-                    }
-                })
-            })
-            .collect();
-        workers.into_iter().map(|worker| worker.join().expect("a worker")).sum()
-    })
+    let counts = pool.broadcast(|_| {
+        let mut rows = 0;
+        loop {
+            let unit = scan.lock().expect("no worker has panicked").next_unit()?;
+            let Some(unit) = unit else { return Ok(rows) };
+            unit.decode(&mut |segment| {
+                rows += black_box(segment).len;
+                Ok(())
+            })?;
+        }
+    });
+    counts.into_iter().sum()
 }
