@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use parquet::basic::Compression;
-use shared::{arguments, fastest, paper_settings, timed_build};
+use shared::{arguments, paper_settings, timed_build};
 use tables::{decode, write_csv, write_parquet};
 use tithe::source::{OpenOptions, Source, open};
 
@@ -39,18 +39,17 @@ fn opened(file: &Path) -> Box<dyn Source> {
     open(&[file.display().to_string()], &OpenOptions::default()).expect("a file that can be read")
 }
 
-/// Seconds of decoding all columns on all cores: the fastest of as many passes as a build has, on threads that
-/// live as long as a build's, since memory that a thread used before is cheaper than fresh memory.
-fn bare_decoding(file: &Path) -> f64 {
+/// Seconds of decoding all columns on all cores, for as many passes as a build has. The threads live as long as a
+/// build's: memory that a thread used before is cheaper than fresh memory.
+fn bare_decoding(file: &Path) -> [f64; PASSES] {
     let pool = rayon::ThreadPoolBuilder::new().build().expect("threads");
     let source = opened(file);
     let all: Vec<usize> = (0..source.fields().len()).collect();
-    let passes = (0..PASSES).map(|_| {
+    std::array::from_fn(|_| {
         let start = Instant::now();
         decode(source.scan(&all).expect("a scan"), &pool).expect("rows");
         start.elapsed().as_secs_f64()
-    });
-    passes.fold(f64::INFINITY, f64::min)
+    })
 }
 
 fn compare(rows: usize) -> Outcome<()> {
@@ -73,30 +72,28 @@ fn compare(rows: usize) -> Outcome<()> {
 
 fn compare_file(name: &str, path: &Path) -> Outcome<()> {
     let bytes = std::fs::metadata(path)?.len() as f64;
+    // The fastest of each pass on both sides: as long as each other, and as often tried.
+    let mut decoded = [f64::INFINITY; PASSES];
     let mut phases: Vec<(&'static str, f64)> = Vec::new();
     let (mut decoding_work, mut building_work) = (0.0, 0.0);
-    let [decoding, _] = fastest(
-        ROUNDS,
-        [&mut || counted(&mut decoding_work, || bare_decoding(path)), &mut || {
-            let run = || timed_build(opened(path), 0, &paper_settings());
-            let (seconds, built) = counted(&mut building_work, run);
-            assert_eq!(built.coreset.provenance.passes, PASSES);
-            if phases.is_empty() {
-                phases = built.seconds.clone();
-            }
-            phases.iter_mut().zip(&built.seconds).for_each(|(best, now)| best.1 = best.1.min(now.1));
-            seconds
-        }],
-    );
-    // A pass is about as long as a bare decoding, so the fastest of each is a fair comparison; a whole build is
-    // longer, and less likely to be left alone.
-    let per_pass = phases.iter().map(|(_, seconds)| seconds).sum::<f64>() / PASSES as f64;
+    for _ in 0..ROUNDS {
+        let seconds = counted(&mut decoding_work, || bare_decoding(path));
+        decoded.iter_mut().zip(seconds).for_each(|(best, now)| *best = best.min(now));
+        let (_, built) = counted(&mut building_work, || timed_build(opened(path), 0, &paper_settings()));
+        assert_eq!(built.coreset.provenance.passes, PASSES);
+        if phases.is_empty() {
+            phases = built.seconds.clone();
+        }
+        phases.iter_mut().zip(&built.seconds).for_each(|(best, now)| best.1 = best.1.min(now.1));
+    }
+    let decoding = decoded.iter().sum::<f64>() / PASSES as f64;
+    let pass = phases.iter().map(|(_, seconds)| seconds).sum::<f64>() / PASSES as f64;
     println!(
-        "  {name} ({:.0} MB): bare decoding {decoding:.3} s ({:.0} MB/s), a pass {per_pass:.3} s: {:.2} times; \
+        "  {name} ({:.0} MB): bare decoding {decoding:.3} s ({:.0} MB/s), a pass {pass:.3} s: {:.2} times; \
          in processor time {:.2} times",
         bytes / 1e6,
         bytes / 1e6 / decoding,
-        per_pass / decoding,
+        pass / decoding,
         building_work / decoding_work,
     );
     let phases: Vec<String> = phases
@@ -129,7 +126,7 @@ fn read(files: &[String]) -> Outcome<()> {
     for file in files {
         let file = Path::new(file);
         let bytes = std::fs::metadata(file)?.len() as f64;
-        let [seconds] = fastest(ROUNDS, [&mut || bare_decoding(file)]);
+        let seconds = (0..ROUNDS).flat_map(|_| bare_decoding(file)).fold(f64::INFINITY, f64::min);
         println!("{}: {seconds:.3} s, {:.0} MB/s", file.display(), bytes / 1e6 / seconds);
     }
     Ok(())

@@ -30,18 +30,3 @@ pub fn timed_build(source: Box<dyn Source>, memory: u64, settings: &BuildSetting
     let built = build_on(&engine, Missing::Error, settings).expect("a coreset");
     (start.elapsed().as_secs_f64(), built)
 }
-
-/// The fastest times of several tasks, in seconds: the runs that other work on the machine disturbed least.
-/// The tasks take turns, so that a busy spell hits all of them.
-pub fn fastest<const TASKS: usize>(
-    rounds: usize,
-    mut tasks: [&mut dyn FnMut() -> f64; TASKS],
-) -> [f64; TASKS] {
-    let mut best = [f64::INFINITY; TASKS];
-    for _ in 0..rounds {
-        for (best, task) in best.iter_mut().zip(&mut tasks) {
-            *best = best.min(task());
-        }
-    }
-    best
-}
