@@ -6,7 +6,7 @@ use crate::block::{Block, RowSet};
 use crate::build::{
     Bounded, BuildSettings, Clock, Selected, exact_coreset, picked_points, run, sensitivity_bounds,
 };
-use crate::calibration::certificate::{Certificate, Gaussian, Guard, maximum};
+use crate::calibration::certificate::{Certificate, Gaussian, Guard};
 use crate::calibration::features::LocalMap;
 use crate::calibration::pool::{Pool, Race};
 use crate::calibration::{CalibrationSettings, calibrate, pool_capacity};
@@ -14,7 +14,7 @@ use crate::coreset::CalibrationFacts;
 use crate::encoding::{Encoding, Scratch};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::newton::full_mode;
+use crate::newton::{full_mode, mode_of_points};
 use crate::pass::Pass;
 use crate::points::{Lane, Points, TILE};
 use crate::rng::{Purpose, Seed};
@@ -43,7 +43,7 @@ pub(crate) fn calibrated(
     // The full data's mode, from that of the rows which the survey picked.
     let prior_precision = vec![settings.prior_scale.powi(-2); encoding.dim()];
     let pilot = pilot_points(learnt)?;
-    let start = maximum(&pilot, &prior_precision, &vec![0.0; encoding.dim()])?.mean;
+    let start = mode_of_points(&pilot, &prior_precision, vec![0.0; encoding.dim()])?.mode;
     clock.lap("pilot");
     let mode = full_mode(engine, encoding, &prior_precision, start)?;
     clock.lap("mode");
@@ -134,12 +134,12 @@ struct Totals {
 impl Totals {
     fn of(pilot: &Points, bound: &Bound, map: &LocalMap) -> Totals {
         let mut scratch = bound.scratch();
-        let mut directions = vec![[0.0; TILE]; map.dim()];
+        let mut directions = vec![Lane::ZERO; map.dim()];
         let mut totals = Totals { shares: 0.0, norms: 0.0 };
         for tile in pilot.tiles() {
-            let mut shares: Lane = [0.0; TILE];
+            let mut shares: Lane = Lane::ZERO;
             // Rows of the data weigh one on average here; the pilot's weight says how many each stands for.
-            let ones = crate::points::Tile { w: &[1.0; TILE], ..tile };
+            let ones = crate::points::Tile { w: &Lane::of(1.0), ..tile };
             bound.shares(&ones, &mut scratch, &mut shares);
             let norms = map.norms(&tile, &mut directions);
             for r in 0..tile.len {
@@ -176,7 +176,7 @@ impl Pass for Pooling<'_> {
         PoolingWorker {
             scratch: Scratch::new(self.encoding.dim()),
             bound_scratch: self.bound.scratch(),
-            directions: vec![[0.0; TILE]; self.encoding.dim()],
+            directions: vec![Lane::ZERO; self.encoding.dim()],
         }
     }
 
@@ -184,7 +184,7 @@ impl Pass for Pooling<'_> {
         let encoder = self.encoding.encoder(block)?;
         let mut race = Race::with_totals(self.capacity, self.totals.shares, self.totals.norms);
         let mut rng = self.seed.stream(Purpose::Pool, block.index);
-        let mut shares: Lane = [0.0; TILE];
+        let mut shares: Lane = Lane::ZERO;
         for t in 0..encoder.tiles() {
             let tile = encoder.tile(t, &mut worker.scratch);
             self.bound.shares(&tile, &mut worker.bound_scratch, &mut shares);

@@ -17,7 +17,7 @@ use crate::model::likelihood::{self, Curvature, CurvatureSums};
 use crate::model::posterior::laplace;
 use crate::model::{Gaussian, LogDensity, Posterior, PriorChoice, Priors};
 use crate::pass::Pass;
-use crate::points::{Points, TILE, Tile};
+use crate::points::{Lane, Points, Tile};
 use crate::progress::{Event, Observer};
 use crate::rng::Seed;
 use crate::survey::{EncodingSettings, Learnt, survey};
@@ -384,9 +384,9 @@ impl Pass for Shaping<'_> {
 
 /// The least `z·θ` of a tile's rows: positive if `θ` puts all of them on the right side.
 fn least_margin(tile: &Tile<'_>, theta: &[f64]) -> f64 {
-    let mut margins = [0.0; TILE];
+    let mut margins = Lane::ZERO;
     for (z, theta) in tile.z.iter().zip(theta) {
-        for (margin, z) in margins.iter_mut().zip(z) {
+        for (margin, z) in margins.iter_mut().zip(z.iter()) {
             *margin += z * theta;
         }
     }
