@@ -76,7 +76,7 @@ pub enum Basis {
         /// Its rows.
         size: u64,
         /// How it was made.
-        provenance: Provenance,
+        provenance: Box<Provenance>,
     },
     /// All rows of the data.
     Data {
@@ -108,7 +108,8 @@ impl Basis {
 /// Fits the rows of a coreset.
 pub fn fit_coreset(coreset: &Coreset, settings: &FitSettings, observer: &dyn Observer) -> Result<Fit> {
     let points = coreset.points()?;
-    let basis = Basis::Coreset { size: coreset.rows.len() as u64, provenance: coreset.provenance.clone() };
+    let basis =
+        Basis::Coreset { size: coreset.rows.len() as u64, provenance: Box::new(coreset.provenance.clone()) };
     fit_points(&points, &coreset.encoding, basis, settings, observer)
 }
 

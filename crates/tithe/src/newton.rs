@@ -156,3 +156,29 @@ fn no_mode(decrement: f64) -> Error {
     }
     .into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mode_has_no_gradient_even_from_afar() {
+        let rows: Vec<([f64; 2], f64)> = (0..500)
+            .map(|n| {
+                let x = f64::from(n % 17) - 8.0;
+                let y = if (n * 7) % 10 < 5 + n % 3 { 1.0 } else { -1.0 };
+                ([y, y * x], 1.0 + f64::from(n % 4))
+            })
+            .collect();
+        let points = Points::from_rows(2, rows.iter().map(|(z, w)| (&z[..], *w)));
+        for start in [[0.0, 0.0], [5.0, -3.0], [-20.0, 8.0]] {
+            let mode = mode_of_points(&points, &[0.25, 0.25], start.to_vec()).expect("a mode").mode;
+            for d in 0..2 {
+                let pull =
+                    |(z, w): &([f64; 2], f64)| w * z[d] / (1.0 + (z[0] * mode[0] + z[1] * mode[1]).exp());
+                let gradient: f64 = rows.iter().map(pull).sum::<f64>() - 0.25 * mode[d];
+                assert!(gradient.abs() < 1e-9, "{start:?}: {gradient}");
+            }
+        }
+    }
+}

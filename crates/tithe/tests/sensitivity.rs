@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::Value;
 use tithe::clustering::{Centers, groups};
-use tithe::points::{Lane, Points, TILE};
+use tithe::points::{Lane, Points};
 use tithe::sensitivity::{Bound, CenterRule, plain_shares};
 
 type Rows = Vec<(Vec<f64>, f64)>;

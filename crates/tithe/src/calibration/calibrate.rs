@@ -176,6 +176,7 @@ mod tests {
     use super::super::features::tests::example;
     use super::super::pool::Race;
     use super::*;
+    use crate::points::Lane;
     use crate::points::{Points, TILE};
 
     fn pool(map: &LocalMap, points: &Points, capacity: usize) -> Pool {
