@@ -57,10 +57,10 @@ pub(crate) fn calibrated(
     // Candidates: the winners of one race by sensitivity and of one by the size of the local features.
     let totals = Totals::of(&pilot, &bound, &map);
     let capacity = pool_capacity(size, encoding.dim());
-    let pool =
-        run(engine, &Pooling { encoding, bound: &bound, map: &map, capacity, totals, seed: settings.seed })?
-            .finish();
-    facts.mean_bound = Some(totals.shares);
+    let pooling = Pooling { encoding, bound: &bound, map: &map, capacity, totals, seed: settings.seed };
+    let pooled = run(engine, &pooling)?;
+    facts.mean_bound = Some(pooled.shares);
+    let pool = pooled.race.finish();
     clock.lap("selection");
 
     // Of these the coreset's rows, and the weights nearest to the selection's that meet the target.
@@ -161,6 +161,13 @@ struct Pooling<'a> {
     seed: Seed,
 }
 
+/// What the pass found, for some blocks.
+struct Pooled {
+    race: Race,
+    /// `Σ s_n`.
+    shares: f64,
+}
+
 struct PoolingWorker {
     scratch: Scratch,
     bound_scratch: BoundScratch,
@@ -169,7 +176,7 @@ struct PoolingWorker {
 
 impl Pass for Pooling<'_> {
     const NAME: &'static str = "selecting candidates";
-    type State = Race;
+    type State = Pooled;
     type Worker = PoolingWorker;
 
     fn worker(&self) -> PoolingWorker {
@@ -180,22 +187,24 @@ impl Pass for Pooling<'_> {
         }
     }
 
-    fn visit(&self, worker: &mut PoolingWorker, block: &Block) -> Result<Race> {
+    fn visit(&self, worker: &mut PoolingWorker, block: &Block) -> Result<Pooled> {
         let encoder = self.encoding.encoder(block)?;
         let mut race = Race::with_totals(self.capacity, self.totals.shares, self.totals.norms);
         let mut rng = self.seed.stream(Purpose::Pool, block.index);
-        let mut shares: Lane = Lane::ZERO;
+        let (mut shares, mut total) = (Lane::ZERO, 0.0);
         for t in 0..encoder.tiles() {
             let tile = encoder.tile(t, &mut worker.scratch);
             self.bound.shares(&tile, &mut worker.bound_scratch, &mut shares);
             let norms = self.map.norms(&tile, &mut worker.directions);
             race.enter(&tile, &shares, &norms, |r| block.position(t * TILE + r), &mut rng);
+            total += shares.iter().sum::<f64>();
         }
-        Ok(race)
+        Ok(Pooled { race, shares: total })
     }
 
-    fn merge(&self, state: &mut Race, next: Race) {
-        state.merge(next);
+    fn merge(&self, state: &mut Pooled, next: Pooled) {
+        state.race.merge(next.race);
+        state.shares += next.shares;
     }
 }
 
