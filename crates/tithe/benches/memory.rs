@@ -11,6 +11,7 @@ use std::time::Instant;
 use rayon::prelude::*;
 use shared::{arguments, paper_settings, timed_build};
 use tithe::build::BuildSettings;
+use tithe::coreset::Method;
 use tithe::generate::Recipe;
 use tithe::rng::Seed;
 use tithe::source::memory::Columns;
@@ -38,18 +39,26 @@ fn against_sum() {
     println!("In memory, Mixture, k = 4, M = 1000, method sensitivity; fastest of {ROUNDS} runs");
     for rows in [1_000_000, 2_000_000] {
         let columns = mixture(rows);
+        let data = source(columns.clone());
         let standardized = BuildSettings { encoding: EncodingSettings::default(), ..paper_settings() };
-        let [sum, plain, standard] = fastest(
+        let calibrated = BuildSettings { method: Method::Calibrated, ..paper_settings() };
+        let [sum, plain, standard, calibration] = fastest(
             ROUNDS,
-            [&mut || bare_sum(&columns), &mut || one_build(&columns, &paper_settings()), &mut || {
-                one_build(&columns, &standardized)
-            }],
+            [
+                &mut || bare_sum(&columns),
+                &mut || one_build(&data, &paper_settings()),
+                &mut || one_build(&data, &standardized),
+                &mut || one_build(&data, &calibrated),
+            ],
         );
         println!("  {rows} x 10: bare sum {:.2} ms", sum * 1e3);
         for (name, seconds) in [("as in the paper", plain), ("standardised, intercept", standard)] {
             println!("    {name}: {:.2} ms, {:.2} times the bare sum", seconds * 1e3, seconds / sum);
         }
-        phases(&columns);
+        phases(&data, &paper_settings());
+        let ratio = calibration / plain;
+        println!("    calibrated: {:.2} ms, {ratio:.2} times the method sensitivity", calibration * 1e3);
+        phases(&data, &calibrated);
     }
 }
 
@@ -59,7 +68,7 @@ fn scale() {
         "In memory, Mixture, k = 4, M = 1000, method sensitivity, rows doubled; fastest of {ROUNDS} runs"
     );
     let sizes = [1_000_000, 2_000_000, 4_000_000, 8_000_000];
-    let [one, two, four, eight] = sizes.map(mixture);
+    let [one, two, four, eight] = sizes.map(|rows| source(mixture(rows)));
     let times = fastest(
         ROUNDS,
         [
@@ -79,7 +88,7 @@ fn scale() {
 
 /// The best time alone, for other programs to read.
 fn seconds() {
-    let columns = mixture(1_000_000);
+    let columns = source(mixture(1_000_000));
     let [seconds] = fastest(ROUNDS, [&mut || one_build(&columns, &paper_settings())]);
     println!("{seconds}");
 }
@@ -122,20 +131,20 @@ fn bare_sum(columns: &NamedColumns) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-fn source(columns: &NamedColumns) -> Box<Columns> {
-    Box::new(Columns::new(columns.clone()).expect("columns"))
+fn source(columns: NamedColumns) -> Columns {
+    Columns::new(columns).expect("columns")
 }
 
-fn one_build(columns: &NamedColumns, settings: &BuildSettings) -> f64 {
-    timed_build(source(columns), u64::MAX, settings).0
+fn one_build(data: &Columns, settings: &BuildSettings) -> f64 {
+    timed_build(Box::new(data.clone()), u64::MAX, settings).0
 }
 
 /// The phases of the fastest run.
-fn phases(columns: &NamedColumns) {
-    let runs = (0..ROUNDS).map(|_| timed_build(source(columns), u64::MAX, &paper_settings()));
+fn phases(data: &Columns, settings: &BuildSettings) {
+    let runs = (0..ROUNDS).map(|_| timed_build(Box::new(data.clone()), u64::MAX, settings));
     if let Some((_, built)) = runs.min_by(|a, b| a.0.total_cmp(&b.0)) {
         let phases: Vec<String> =
             built.seconds.iter().map(|(phase, s)| format!("{phase} {:.1} ms", s * 1e3)).collect();
-        println!("    {}", phases.join(", "));
+        println!("      {}", phases.join(", "));
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use tithe::build::{BuildSettings, Built, build_on};
+use tithe::coreset::Method;
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
 use tithe::progress::Silent;
 use tithe::source::Source;
@@ -17,7 +18,7 @@ pub fn arguments() -> Vec<String> {
 /// k = 4, M = 1000, exact sensitivities; covariates as they are, as in the paper.
 pub fn paper_settings() -> BuildSettings {
     let encoding = EncodingSettings { intercept: false, standardize: false, ..EncodingSettings::default() };
-    BuildSettings { clusters: 4, encoding, ..BuildSettings::default() }
+    BuildSettings { method: Method::Sensitivity, clusters: 4, encoding, ..BuildSettings::default() }
 }
 
 /// Builds a coreset of a source with a label `y`, and takes the time of that alone.
