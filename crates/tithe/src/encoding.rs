@@ -1,5 +1,7 @@
 //! The encoding: how the user's columns become the model's points `z = y·x`, and the way back to the user's scale.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use crate::block::{Block, Column};
@@ -264,18 +266,25 @@ impl<'a> LabelInput<'a> {
     }
 }
 
-/// Room for one tile.
+/// Room for a strip of tiles. Columns are encoded a strip at a time: long runs of each are what a processor's
+/// prefetching likes, and a strip still fits the second-level cache.
 #[derive(Clone, Debug)]
 pub struct Scratch {
+    /// Tiles in a strip.
+    strip: usize,
+    /// Tile by tile, D lanes each.
     z: Vec<Lane>,
-    w: Lane,
-    y: Lane,
+    w: Vec<Lane>,
+    y: Vec<Lane>,
 }
 
 impl Scratch {
     /// Room for points of dimension `dim`.
     pub fn new(dim: usize) -> Scratch {
-        Scratch { z: vec![Lane::ZERO; dim], w: Lane::ZERO, y: Lane::ZERO }
+        const LANES_IN_CACHE: usize = 128;
+        let strip = (LANES_IN_CACHE / dim.max(1)).clamp(1, 16);
+        let lanes = |count: usize| vec![Lane::ZERO; count];
+        Scratch { strip, z: lanes(strip * dim), w: lanes(strip), y: lanes(strip) }
     }
 }
 
@@ -285,66 +294,97 @@ impl Encoder<'_> {
         self.block.len.div_ceil(TILE)
     }
 
-    /// Tile `t`: rows `t·TILE` and on of the block, as points `z = y·x` with their weights.
+    /// Tile `t`: rows `t·TILE` and on of the block, as points `z = y·x` with their weights. The tiles must be
+    /// asked for in order, from the first: the scratch holds those that follow.
     pub fn tile<'s>(&self, t: usize, scratch: &'s mut Scratch) -> Tile<'s> {
-        let start = t * TILE;
-        let len = (self.block.len - start).min(TILE);
-        vectorized(
-            #[inline(always)]
-            || self.fill(start, len, scratch),
-        );
-        Tile { z: &scratch.z[..self.dim], w: &scratch.w, len }
+        let place = t % scratch.strip;
+        if place == 0 {
+            vectorized(
+                #[inline(always)]
+                || self.fill(t, scratch),
+            );
+        }
+        let len = self.rows(t).len();
+        Tile { z: &scratch.z[place * self.dim..(place + 1) * self.dim], w: &scratch.w[place], len }
     }
 
+    /// The rows of tile `t`.
+    fn rows(&self, t: usize) -> Range<usize> {
+        t * TILE..self.block.len.min((t + 1) * TILE)
+    }
+
+    /// Encodes the strip that begins with tile `first`.
     #[inline(always)]
-    fn fill(&self, start: usize, len: usize, scratch: &mut Scratch) {
-        let rows = start..start + len;
-        if len < TILE {
-            // Padding: no weight, and z = 0 because y = 0.
-            scratch.y = Lane::ZERO;
-            scratch.w = Lane::ZERO;
+    fn fill(&self, first: usize, scratch: &mut Scratch) {
+        let tiles = (self.tiles() - first).min(scratch.strip);
+        for place in 0..tiles {
+            let rows = self.rows(first + place);
+            self.fill_labels(rows.clone(), &mut scratch.y[place]);
+            self.fill_weights(rows, &mut scratch.w[place]);
+            if self.intercept {
+                scratch.z[place * self.dim] = scratch.y[place];
+            }
         }
+        for input in &self.inputs {
+            for place in 0..tiles {
+                let z = &mut scratch.z[place * self.dim..(place + 1) * self.dim];
+                input.fill(self.rows(first + place), &scratch.y[place], z);
+            }
+        }
+    }
+
+    /// The signs `y`; 0 for padding, so that `z = 0` there.
+    #[inline(always)]
+    fn fill_labels(&self, rows: Range<usize>, y: &mut Lane) {
+        y[rows.len()..].fill(0.0);
         match &self.label {
             LabelInput::Number { values, positive } => {
-                for (y, value) in scratch.y[..len].iter_mut().zip(&values[rows.clone()]) {
+                for (y, value) in y.iter_mut().zip(&values[rows]) {
                     *y = if value == positive { 1.0 } else { -1.0 };
                 }
             }
             LabelInput::Text { codes, positive } => {
-                for (y, code) in scratch.y[..len].iter_mut().zip(&codes[rows.clone()]) {
+                for (y, code) in y.iter_mut().zip(&codes[rows]) {
                     *y = if Some(*code) == *positive { 1.0 } else { -1.0 };
                 }
             }
         }
+    }
+
+    #[inline(always)]
+    fn fill_weights(&self, rows: Range<usize>, w: &mut Lane) {
+        let len = rows.len();
+        w[len..].fill(0.0);
         match self.weights {
-            Some(weights) => scratch.w[..len].copy_from_slice(&weights[rows.clone()]),
-            None => scratch.w[..len].fill(1.0),
+            Some(weights) => w[..len].copy_from_slice(&weights[rows]),
+            None => w[..len].fill(1.0),
         }
-        let y = &scratch.y;
-        if self.intercept {
-            scratch.z[0] = *y;
-        }
-        for input in &self.inputs {
-            match input {
-                Input::Number { values, lane, center, factor } => {
-                    let z = &mut scratch.z[*lane];
-                    if let Some(values) = values[start..].first_chunk::<TILE>() {
-                        for r in 0..TILE {
-                            z[r] = (values[r] - center) * factor * y[r];
-                        }
-                    } else {
-                        z[len..].fill(0.0);
-                        for ((z, value), y) in z.iter_mut().zip(&values[rows.clone()]).zip(y.iter()) {
-                            *z = (value - center) * factor * y;
-                        }
+    }
+}
+
+impl Input<'_> {
+    /// Encodes some rows into their lanes of a tile.
+    #[inline(always)]
+    fn fill(&self, rows: Range<usize>, y: &Lane, z: &mut [Lane]) {
+        match self {
+            Input::Number { values, lane, center, factor } => {
+                let z = &mut z[*lane];
+                if let Some(values) = values[rows.clone()].first_chunk::<TILE>() {
+                    for r in 0..TILE {
+                        z[r] = (values[r] - center) * factor * y[r];
+                    }
+                } else {
+                    z[rows.len()..].fill(0.0);
+                    for ((z, value), y) in z.iter_mut().zip(&values[rows]).zip(y.iter()) {
+                        *z = (value - center) * factor * y;
                     }
                 }
-                Input::Levels { codes, lanes, first, width } => {
-                    scratch.z[*first..first + width].fill(Lane::ZERO);
-                    for (r, code) in codes[rows.clone()].iter().enumerate() {
-                        if let Some(Some(lane)) = lanes.get(*code as usize) {
-                            scratch.z[*lane][r] = y[r];
-                        }
+            }
+            Input::Levels { codes, lanes, first, width } => {
+                z[*first..first + width].fill(Lane::ZERO);
+                for (r, code) in codes[rows].iter().enumerate() {
+                    if let Some(Some(lane)) = lanes.get(*code as usize) {
+                        z[*lane][r] = y[r];
                     }
                 }
             }
@@ -387,7 +427,7 @@ mod tests {
 
     #[test]
     fn rows_become_points() {
-        let (encoding, block) = (encoding(), block(TILE + 5));
+        let (encoding, block) = (encoding(), block(40 * TILE + 5));
         assert_eq!(encoding.coefficient_names(), ["intercept", "age", "city=A", "city=C"]);
         let encoder = encoding.encoder(&block).expect("an encoder");
         let mut scratch = Scratch::new(encoding.dim());
