@@ -138,6 +138,7 @@ pub fn build_on(engine: &impl Engine, missing: Missing, settings: &BuildSettings
             rows: learnt.rows,
             rows_dropped: learnt.rows_read - learnt.rows,
             mass: learnt.mass,
+            fingerprint: learnt.fingerprint,
             passes: engine.passes(),
             seed: settings.seed,
             missing,

@@ -53,6 +53,7 @@ pub mod engine;
 pub mod error;
 pub mod export;
 pub mod files;
+pub mod fingerprint;
 pub mod fit;
 pub mod generate;
 mod math;
