@@ -42,14 +42,13 @@ pub(crate) fn calibrated(
             (first, MOST_ROWS.min(learnt.rows as usize / 2).max(first), target)
         }
         Size::Guarantee { .. } => {
-            let what = "goes with --method sensitivity, whose theorem it is; --method calibrated takes --size";
+            let what =
+                "goes with --method sensitivity, whose theorem it is; --method calibrated takes --size";
             return Err(Error::setting("--epsilon", what));
         }
     };
     let Bounded { bound, mut facts, mut distinct } = sensitivity_bounds(engine, learnt, settings, clock)?;
-    let fits = |distinct: &Option<Distinct>, size: usize| {
-        matches!(distinct, Some(Distinct::Rows(rows)) if rows.mass.len() <= size)
-    };
+    let fits = |distinct: &Option<Distinct>, size: usize| matches!(distinct, Some(Distinct::Rows(rows)) if rows.mass.len() <= size);
     let few = if fits(&distinct, size) { distinct.take() } else { None };
     if let Some(exact) = exact_coreset(engine, learnt, settings, size as u64, few, &facts, clock)? {
         return Ok(exact);

@@ -177,8 +177,7 @@ fn fit_points(
     let peak = posterior.value_and_gradient(approximation.mean(), &mut gradient, &mut scratch);
     let expansion = Expansion { gaussian: &approximation, peak };
     // The `lp` of a draw is that of what it was drawn from.
-    let density: &dyn LogDensity =
-        if settings.sampler == Sampler::Laplace { &expansion } else { &posterior };
+    let density: &dyn LogDensity = if settings.sampler == Sampler::Laplace { &expansion } else { &posterior };
     let draws = pool.install(|| {
         mcmc::run(density, &names, &approximation, settings.sampler, &settings.draws, observer)
     })?;

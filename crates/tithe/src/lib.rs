@@ -68,6 +68,7 @@ pub mod predict;
 pub mod progress;
 pub mod psis;
 pub mod rng;
+pub mod search;
 pub mod selection;
 pub mod sensitivity;
 pub mod slots;

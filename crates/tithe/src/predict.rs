@@ -180,7 +180,11 @@ impl Plan {
         let mut text = options.text.clone();
         for feature in &encoding.features {
             let field = fields.iter().find(|field| field.name == feature.column).ok_or_else(|| {
-                Error::unknown_column("to use as a feature", &feature.column, fields.iter().map(|f| f.name.as_str()))
+                Error::unknown_column(
+                    "to use as a feature",
+                    &feature.column,
+                    fields.iter().map(|f| f.name.as_str()),
+                )
             })?;
             if matches!(feature.coding, Coding::Levels { .. }) && field.kind != Kind::Text {
                 text.push(field.name.clone());

@@ -152,7 +152,18 @@ pub fn verify(engine: &impl Engine, fit: &Fit, settings: &VerifySettings) -> Res
         _ if psis.k_hat < TRUSTED => Judgement::Correctable,
         _ => Judgement::TooFar,
     };
-    Ok(Verification { chosen, log_ratios, log_posterior, kl, psis, drawn, corrected, judgement, identity, same_data })
+    Ok(Verification {
+        chosen,
+        log_ratios,
+        log_posterior,
+        kl,
+        psis,
+        drawn,
+        corrected,
+        judgement,
+        identity,
+        same_data,
+    })
 }
 
 fn variance(values: &[f64]) -> f64 {
