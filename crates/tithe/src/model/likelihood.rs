@@ -408,6 +408,18 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
+        fn values_at_many_parameters_are_those_at_each((points, theta) in points_and_theta(), count in 0usize..10) {
+            let many: Vec<Vec<f64>> =
+                (0..count).map(|k| theta.iter().map(|t| t * (1.0 - 0.3 * k as f64)).collect()).collect();
+            let mut sums = ValueSums::new(count);
+            points.tiles().for_each(|tile| sums.add_tile(&tile, &many));
+            for (theta, found) in many.iter().zip(sums.finish()) {
+                let size: f64 = points.weights().iter().sum::<f64>() * 9.0;
+                prop_assert!(near(found, plainly(&points, theta).value, size));
+            }
+        }
+
+        #[test]
         fn the_fast_sweeps_agree_with_the_plain_one((points, theta) in points_and_theta()) {
             let plain = plainly(&points, &theta);
             let fast = Curvature::of_points(&points, &theta);
