@@ -14,6 +14,10 @@ use crate::pass::Pass;
 /// One more step, which costs no pass, then squares what is left.
 const NEAR: f64 = 1e-6;
 const MOST_STEPS: usize = 50;
+/// A gain below this share of the log-posterior is lost in its rounding.
+const SHOWN: f64 = 1e-11;
+/// Where rounding stops the steps, this squared decrement is still a mode.
+const NEAR_ENOUGH: f64 = 1e-3;
 
 /// The pass: value, gradient and Hessian of the log-likelihood at one parameter.
 pub(crate) struct Curving<'a> {
@@ -70,13 +74,17 @@ pub(crate) fn full_mode(
     };
     let mut theta = start;
     let mut here = look(&theta)?;
+    let mut last = f64::INFINITY;
     for _ in 0..MOST_STEPS {
         let step = here.step()?;
         let decrement: f64 = step.iter().zip(&here.gradient).map(|(step, gradient)| step * gradient).sum();
         let ahead = |length: f64| -> Vec<f64> {
             theta.iter().zip(&step).map(|(theta, step)| theta + length * step).collect()
         };
-        if decrement <= NEAR {
+        let shown = decrement > SHOWN * here.value.abs();
+        let stuck = !shown && decrement > 0.5 * last && decrement <= NEAR_ENOUGH;
+        last = decrement;
+        if decrement <= NEAR || stuck {
             let mode = ahead(1.0);
             return Ok(Mode { theta, likelihood: here.likelihood, precision: here.precision, mode });
         }
@@ -85,7 +93,8 @@ pub(crate) fn full_mode(
         let (next, there) = loop {
             let next = ahead(length);
             let there = look(&next)?;
-            if there.value >= here.value + 1e-4 * length * decrement {
+            // So near to the mode that the value cannot show the gain, a Newton step is right.
+            if !shown || there.value >= here.value + 1e-4 * length * decrement {
                 break (next, there);
             }
             if length * decrement < 1e-12 * here.value.abs() {

@@ -131,7 +131,9 @@ fn laplace(rows: &[(&[f64], f64)], dim: usize) -> (Vec<f64>, Vec<Vec<f64>>) {
         let l = cholesky(&hessian);
         let step = solve_upper(&l, &solve_lower(&l, &gradient));
         let decrement: f64 = step.iter().zip(&gradient).map(|(s, g)| s * g).sum();
-        if decrement < 1e-16 * (1.0 + here.abs()) {
+        if decrement < 1e-9 {
+            // One more step leaves nothing that matters.
+            theta.iter_mut().zip(&step).for_each(|(t, s)| *t -= s);
             for i in 0..dim {
                 for j in i + 1..dim {
                     hessian[i][j] = hessian[j][i];

@@ -72,7 +72,7 @@ fn corrected_means_are_those_of_a_long_run_on_all_rows() {
     let truth = fit_data(&engine, Missing::Error, &EncodingSettings::default(), &settings, 1 << 30)
         .expect("a posterior");
     // Few rows, so that there is something to correct.
-    for (size, off) in [(60, true), (300, false)] {
+    for (size, off) in [(30, true), (300, false)] {
         let fit = fitted(&built(&engine, sized(Method::Calibrated, size)));
         let found = verify(&engine, &fit, &VerifySettings { draws: 4000, force: false }).expect("verified");
         assert!(found.same_data);
