@@ -59,6 +59,7 @@ fn a_posterior_is_verified_and_written_with_weights() {
 fn resampled_draws_are_a_posterior_of_the_full_data() {
     let scratch = prepared("calibrated");
     scratch.succeed("verify draws.parquet --data data.csv --write new.parquet --resample");
+    assert!(scratch.succeed("inspect new.parquet").contains("nuts"));
     let again = record(&scratch, "verify new.parquet --data data.csv");
     assert!(number(&again["kl"]) < 1e-12, "{again}");
     scratch.succeed("predict new.parquet data.csv -o out.csv");

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::posterior::{own_name, transform, write_posterior};
 use super::{Output, VERSION, write_table};
-use crate::draws::{Chain, Draws, Stats};
+use crate::draws::{Chain, Draws};
 use crate::error::{Error, Result};
 use crate::fit::Fit;
 use crate::mcmc::Settings;
@@ -56,21 +56,14 @@ pub fn write_corrected(fit: &Fit, verification: &Verification, mut output: Outpu
 /// Writes as many draws, drawn anew in proportion to their weights: a posterior like any other, of the full data.
 pub fn write_resampled(fit: &Fit, verification: &Verification, seed: Seed, output: Output) -> Result<()> {
     let picked = resample(&verification.weights(), seed);
-    let all: Vec<&[f64]> = fit.draws.rows().collect();
+    let places: Vec<usize> = picked.iter().map(|&s| verification.chosen[s]).collect();
     let chain = Chain {
-        theta: picked.iter().flat_map(|&s| all[verification.chosen[s]].iter().copied()).collect(),
         lp: picked.iter().map(|&s| verification.log_posterior[s]).collect(),
-        stats: Stats::Independent,
+        ..fit.draws.pick(&places)
     };
     let draws = Draws { names: fit.draws.names.clone(), chains: vec![chain] };
     let settings = Settings { chains: 1, draws: picked.len(), ..fit.settings };
-    let fit = Fit {
-        summary: crate::diagnostics::summary(&draws),
-        draws,
-        sampler: crate::mcmc::Sampler::Laplace,
-        settings,
-        ..fit.clone()
-    };
+    let fit = Fit { summary: crate::diagnostics::summary(&draws), draws, settings, ..fit.clone() };
     write_posterior(&fit, output)
 }
 
