@@ -1,5 +1,6 @@
 """ArviZ, pandas and NumPyro read what `tithe fit` and `tithe export` write, and agree with it."""
 
+import json
 import runpy
 
 import arviz
@@ -7,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet
 import pytest
-import json
 
 FACTS = [("mean", "mean"), ("sd", "sd"), ("mcse_mean", "mcse_mean"), ("ess_bulk", "ess_bulk"), ("ess_tail", "ess_tail"), ("r_hat", "r_hat")]
 
@@ -37,7 +37,7 @@ def test_pandas_and_arviz_read_the_parquet_file(folder, fitted):
     for ours in fitted["summary"]:
         for our_name, their_name in FACTS:
             assert theirs.loc[ours["name"], their_name] == pytest.approx(ours[our_name], rel=1e-9), ours["name"]
-    story = json.loads(pyarrow.parquet.read_schema(folder / "post.parquet").metadata[b"tithe"])
+    story = json.loads(pyarrow.parquet.read_metadata(folder / "post.parquet").metadata[b"tithe"])
     assert story["basis"]["provenance"]["rows"] == 20000
 
 

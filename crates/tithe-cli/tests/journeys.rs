@@ -64,7 +64,8 @@ fn a_mixed_table_comes_back_in_its_own_units() {
     let told = scratch.succeed(&format!("inspect {CORE}"));
     for line in [
         "core.parquet: a coreset\n",
-        "  method                sensitivity\n",
+        "  method                calibrated\n",
+        "  certificate: ",
         "  exact                 no\n",
         "  seed                  5\n",
         "  label                 bought (yes is positive, no negative)\n",

@@ -100,11 +100,17 @@ fn a_pipe_sees_the_result_and_no_progress() {
     let outcome = scratch.run(&format!("build data.csv --label y --size 100 -o {CORE}"));
     assert_eq!((outcome.code, outcome.err.as_str()), (Some(0), ""));
     let lines: Vec<&str> = outcome.out.lines().collect();
-    assert_eq!(lines.len(), 3, "{}", outcome.out);
+    assert_eq!(lines.len(), 6, "{}", outcome.out);
     assert!(
         lines[0].starts_with("core.parquet: ") && lines[0].ends_with(" stand for 3,000 (coefficients: 5)")
     );
-    assert!(lines[1].starts_with("  radius ") && lines[2].starts_with("  3 passes, "), "{}", outcome.out);
+    for (line, start) in
+        lines[1..].iter().zip(["  radius ", "  certificate: ", "    KL to the full data's posterior "])
+    {
+        assert!(line.starts_with(start), "{}", outcome.out);
+    }
+    assert!(lines[4].contains(" passes, "), "{}", outcome.out);
+    assert!(lines[5].ends_with(": no coreset needed"), "{}", outcome.out);
 }
 
 #[test]

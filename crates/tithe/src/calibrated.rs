@@ -6,7 +6,7 @@ use crate::block::{Block, RowSet};
 use crate::build::{
     Bounded, BuildSettings, Clock, Selected, exact_coreset, picked_points, run, sensitivity_bounds,
 };
-use crate::calibration::certificate::{Certificate, Gaussian, Guard, maximum};
+use crate::calibration::certificate::{Certificate, Gaussian, Guard};
 use crate::calibration::features::{LocalMap, LocalSum};
 use crate::calibration::pool::{Pool, Race};
 use crate::calibration::{CalibrationSettings, calibrate, pool_capacity};
@@ -15,7 +15,7 @@ use crate::coreset::CalibrationFacts;
 use crate::encoding::{Encoding, Scratch};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::newton::full_mode;
+use crate::newton::{full_mode, mode_of_points};
 use crate::pass::Pass;
 use crate::points::{Lane, Points, TILE};
 use crate::rng::{Purpose, Seed};
@@ -57,7 +57,7 @@ pub(crate) fn calibrated(
     // The full data's mode, from that of the rows which the survey picked.
     let prior_precision = vec![settings.prior_scale.powi(-2); encoding.dim()];
     let pilot = pilot_points(learnt)?;
-    let start = maximum(&pilot, &prior_precision, &vec![0.0; encoding.dim()])?.mean;
+    let start = mode_of_points(&pilot, &prior_precision, vec![0.0; encoding.dim()])?.mode;
     clock.lap("pilot");
     let mode = full_mode(engine, encoding, &prior_precision, start)?;
     clock.lap("mode");
@@ -68,7 +68,6 @@ pub(crate) fn calibrated(
     let curvature = Mat::from_fn(encoding.dim(), encoding.dim(), |i, j| mode.likelihood.entry(i, j));
     let target = map.sum_of(&gradient, curvature.as_ref());
     let totals = Totals::of(&pilot, &bound, &map);
-    facts.mean_bound = Some(totals.shares);
     let full = Full {
         gaussian: Gaussian { mean: mode.mode, precision: mode.precision },
         prior_precision,
@@ -81,7 +80,9 @@ pub(crate) fn calibrated(
         let capacity = pool_capacity(size, encoding.dim());
         let pooling =
             Pooling { encoding, bound: &bound, map: &full.map, capacity, totals, seed: settings.seed };
-        let pool = run(engine, &pooling)?.finish();
+        let pooled = run(engine, &pooling)?;
+        facts.mean_bound = Some(pooled.shares);
+        let pool = pooled.race.finish();
         clock.lap("selection");
         let chosen = choose(&pool, &full, size, settings.seed)?;
         clock.lap("calibration");
@@ -203,12 +204,12 @@ struct Totals {
 impl Totals {
     fn of(pilot: &Points, bound: &Bound, map: &LocalMap) -> Totals {
         let mut scratch = bound.scratch();
-        let mut directions = vec![[0.0; TILE]; map.dim()];
+        let mut directions = vec![Lane::ZERO; map.dim()];
         let mut totals = Totals { shares: 0.0, norms: 0.0 };
         for tile in pilot.tiles() {
-            let mut shares: Lane = [0.0; TILE];
+            let mut shares: Lane = Lane::ZERO;
             // Rows of the data weigh one on average here; the pilot's weight says how many each stands for.
-            let ones = crate::points::Tile { w: &[1.0; TILE], ..tile };
+            let ones = crate::points::Tile { w: &Lane::of(1.0), ..tile };
             bound.shares(&ones, &mut scratch, &mut shares);
             let norms = map.norms(&tile, &mut directions);
             for r in 0..tile.len {
@@ -230,6 +231,13 @@ struct Pooling<'a> {
     seed: Seed,
 }
 
+/// What the pass found, for some blocks.
+struct Pooled {
+    race: Race,
+    /// `Σ s_n`.
+    shares: f64,
+}
+
 struct PoolingWorker {
     scratch: Scratch,
     bound_scratch: BoundScratch,
@@ -238,33 +246,35 @@ struct PoolingWorker {
 
 impl Pass for Pooling<'_> {
     const NAME: &'static str = "selecting candidates";
-    type State = Race;
+    type State = Pooled;
     type Worker = PoolingWorker;
 
     fn worker(&self) -> PoolingWorker {
         PoolingWorker {
             scratch: Scratch::new(self.encoding.dim()),
             bound_scratch: self.bound.scratch(),
-            directions: vec![[0.0; TILE]; self.encoding.dim()],
+            directions: vec![Lane::ZERO; self.encoding.dim()],
         }
     }
 
-    fn visit(&self, worker: &mut PoolingWorker, block: &Block) -> Result<Race> {
+    fn visit(&self, worker: &mut PoolingWorker, block: &Block) -> Result<Pooled> {
         let encoder = self.encoding.encoder(block)?;
         let mut race = Race::with_totals(self.capacity, self.totals.shares, self.totals.norms);
         let mut rng = self.seed.stream(Purpose::Pool, block.index);
-        let mut shares: Lane = [0.0; TILE];
+        let (mut shares, mut total) = (Lane::ZERO, 0.0);
         for t in 0..encoder.tiles() {
             let tile = encoder.tile(t, &mut worker.scratch);
             self.bound.shares(&tile, &mut worker.bound_scratch, &mut shares);
             let norms = self.map.norms(&tile, &mut worker.directions);
             race.enter(&tile, &shares, &norms, |r| block.position(t * TILE + r), &mut rng);
+            total += shares.iter().sum::<f64>();
         }
-        Ok(race)
+        Ok(Pooled { race, shares: total })
     }
 
-    fn merge(&self, state: &mut Race, next: Race) {
-        state.merge(next);
+    fn merge(&self, state: &mut Pooled, next: Pooled) {
+        state.race.merge(next.race);
+        state.shares += next.shares;
     }
 }
 

@@ -1,11 +1,11 @@
 //! The certificate of a coreset of any method: the full data's mode by Newton passes, then the two posteriors compared.
 
-use crate::calibration::certificate::{Certificate, Gaussian, maximum};
+use crate::calibration::certificate::{Certificate, Gaussian};
 use crate::coreset::Coreset;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::full_data::{Identity, identity};
-use crate::newton::full_mode;
+use crate::newton::{full_mode, mode_of_points};
 
 /// How to certify.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ pub fn certify(engine: &impl Engine, coreset: &Coreset, settings: &CertifySettin
     }
     let points = coreset.points()?;
     let prior_precision = vec![settings.prior_scale.powi(-2); points.dim()];
-    let start = maximum(&points, &prior_precision, &vec![0.0; points.dim()])?.mean;
+    let start = mode_of_points(&points, &prior_precision, vec![0.0; points.dim()])?.mode;
     let mode = full_mode(engine, &coreset.encoding, &prior_precision, start)?;
     let full = Gaussian { mean: mode.mode, precision: mode.precision };
     let certificate = Certificate::new(&points, &full, &prior_precision, None)?;

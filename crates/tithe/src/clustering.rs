@@ -88,7 +88,7 @@ pub(crate) fn squared_distance(tile: &Tile<'_>, q: &[f64], distance: &mut Lane) 
 /// The nearest centre of each row and its squared distance; of equals the first.
 #[inline(always)]
 pub(crate) fn nearest(distances: &[Lane], group: &mut Lane, least: &mut Lane) {
-    *group = [0.0; TILE];
+    *group = Lane::ZERO;
     *least = distances[0];
     for (i, distance) in distances.iter().enumerate().skip(1) {
         let i = i as f64;
@@ -131,7 +131,7 @@ fn plus_plus(points: &Points, k: usize, seed: Seed, start: u64) -> Centers {
     let mut chances = points.weights();
     let mut least = vec![f64::INFINITY; points.len()];
     let mut centers = Centers::new(points.dim(), Vec::new());
-    let mut distance = [0.0; TILE];
+    let mut distance = Lane::ZERO;
     for _ in 0..k {
         let total: f64 = chances.iter().sum();
         if total.is_nan() || total <= 0.0 {
@@ -146,7 +146,7 @@ fn plus_plus(points: &Points, k: usize, seed: Seed, start: u64) -> Centers {
             );
             let rows = t * TILE..t * TILE + tile.len;
             for ((least, chance), (distance, w)) in
-                least[rows.clone()].iter_mut().zip(&mut chances[rows]).zip(distance.iter().zip(tile.w))
+                least[rows.clone()].iter_mut().zip(&mut chances[rows]).zip(distance.iter().zip(tile.w.iter()))
             {
                 *least = least.min(*distance);
                 *chance = w * *least;
@@ -212,7 +212,7 @@ pub(crate) struct GroupScratch {
 
 impl GroupScratch {
     pub(crate) fn new(k: usize) -> GroupScratch {
-        let lane = [0.0; TILE];
+        let lane = Lane::ZERO;
         GroupScratch { distances: vec![lane; k], group: lane, least: lane, member: lane }
     }
 }
@@ -236,7 +236,7 @@ impl GroupSums {
         centers.squared_distances(tile, distances);
         nearest(distances, group, least);
         add_products(&mut self.squares, tile.w, least);
-        let ones = [1.0; TILE];
+        let ones = Lane::of(1.0);
         for (i, sums) in self.sum.chunks_exact_mut(centers.dim).enumerate() {
             let number = i as f64;
             for r in 0..TILE {

@@ -280,7 +280,7 @@ pub struct Scratch {
 impl Scratch {
     /// Room for points of dimension `dim`.
     pub fn new(dim: usize) -> Scratch {
-        Scratch { z: vec![[0.0; TILE]; dim], w: [0.0; TILE], y: [0.0; TILE] }
+        Scratch { z: vec![Lane::ZERO; dim], w: Lane::ZERO, y: Lane::ZERO }
     }
 }
 
@@ -306,8 +306,8 @@ impl Encoder<'_> {
         let rows = start..start + len;
         if len < TILE {
             // Padding: no weight, and z = 0 because y = 0.
-            scratch.y = [0.0; TILE];
-            scratch.w = [0.0; TILE];
+            scratch.y = Lane::ZERO;
+            scratch.w = Lane::ZERO;
         }
         match &self.label {
             LabelInput::Number { values, positive } => {
@@ -339,13 +339,13 @@ impl Encoder<'_> {
                         }
                     } else {
                         z[len..].fill(0.0);
-                        for ((z, value), y) in z.iter_mut().zip(&values[rows.clone()]).zip(y) {
+                        for ((z, value), y) in z.iter_mut().zip(&values[rows.clone()]).zip(y.iter()) {
                             *z = (value - center) * factor * y;
                         }
                     }
                 }
                 Input::Levels { codes, lanes, first, width } => {
-                    scratch.z[*first..first + width].fill([0.0; TILE]);
+                    scratch.z[*first..first + width].fill(Lane::ZERO);
                     for (r, code) in codes[rows.clone()].iter().enumerate() {
                         if let Some(Some(lane)) = lanes.get(*code as usize) {
                             scratch.z[*lane][r] = y[r];

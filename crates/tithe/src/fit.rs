@@ -18,7 +18,7 @@ use crate::model::likelihood::{self, Curvature, CurvatureSums};
 use crate::model::posterior::laplace;
 use crate::model::{Gaussian, LogDensity, Posterior, PriorChoice, Priors};
 use crate::pass::Pass;
-use crate::points::{Points, TILE, Tile};
+use crate::points::{Lane, Points, Tile};
 use crate::progress::{Event, Observer};
 use crate::rng::Seed;
 use crate::survey::{EncodingSettings, Learnt, survey};
@@ -77,7 +77,7 @@ pub enum Basis {
         /// Its rows.
         size: u64,
         /// How it was made.
-        provenance: Provenance,
+        provenance: Box<Provenance>,
     },
     /// All rows of the data.
     Data {
@@ -127,7 +127,8 @@ impl Basis {
 /// Fits the rows of a coreset.
 pub fn fit_coreset(coreset: &Coreset, settings: &FitSettings, observer: &dyn Observer) -> Result<Fit> {
     let points = coreset.points()?;
-    let basis = Basis::Coreset { size: coreset.rows.len() as u64, provenance: coreset.provenance.clone() };
+    let basis =
+        Basis::Coreset { size: coreset.rows.len() as u64, provenance: Box::new(coreset.provenance.clone()) };
     fit_points(&points, &coreset.encoding, basis, settings, observer)
 }
 
@@ -409,9 +410,9 @@ impl Pass for Shaping<'_> {
 
 /// The least `z·θ` of a tile's rows: positive if `θ` puts all of them on the right side.
 fn least_margin(tile: &Tile<'_>, theta: &[f64]) -> f64 {
-    let mut margins = [0.0; TILE];
+    let mut margins = Lane::ZERO;
     for (z, theta) in tile.z.iter().zip(theta) {
-        for (margin, z) in margins.iter_mut().zip(z) {
+        for (margin, z) in margins.iter_mut().zip(z.iter()) {
             *margin += z * theta;
         }
     }

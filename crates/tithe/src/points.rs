@@ -1,11 +1,41 @@
 //! Weighted points `z_n = y_n x_n` in tiles: the one form of data that every kernel works on.
 
+use std::ops::{Deref, DerefMut};
+
 /// Rows in a tile. A tile of ten columns (10 KiB) and what a kernel keeps beside it fit the first-level
 /// cache; each column of a tile is a whole number of vector registers on every processor.
 pub const TILE: usize = 128;
 
-/// One value for each row of a tile.
-pub type Lane = [f64; TILE];
+/// One value for each row of a tile, aligned to whole cache lines: the widest vector loads then never touch two.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(align(64))]
+pub struct Lane(pub [f64; TILE]);
+
+impl Lane {
+    /// All zeros.
+    pub const ZERO: Lane = Lane::of(0.0);
+
+    /// The same value for every row.
+    pub const fn of(value: f64) -> Lane {
+        Lane([value; TILE])
+    }
+}
+
+impl Deref for Lane {
+    type Target = [f64; TILE];
+
+    #[inline(always)]
+    fn deref(&self) -> &[f64; TILE] {
+        &self.0
+    }
+}
+
+impl DerefMut for Lane {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [f64; TILE] {
+        &mut self.0
+    }
+}
 
 /// A tile: `TILE` weighted points of dimension D, stored column by column.
 ///
@@ -52,8 +82,8 @@ impl Points {
         assert_eq!(z.len(), self.dim, "a point of another dimension");
         let row = self.len % TILE;
         if row == 0 {
-            self.z.resize(self.z.len() + self.dim, [0.0; TILE]);
-            self.w.push([0.0; TILE]);
+            self.z.resize(self.z.len() + self.dim, Lane::ZERO);
+            self.w.push(Lane::ZERO);
         }
         let tile = self.len / TILE;
         for (lane, &value) in self.z[tile * self.dim..].iter_mut().zip(z) {

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::files::{Output, RowFormat, RowWriter, free_name};
 use crate::fit::Fit;
 use crate::math::{softplus_and_slope, vectorized};
-use crate::points::{TILE, Tile};
+use crate::points::{Lane, TILE, Tile};
 use crate::progress::{Event, Observer};
 use crate::source::{Input, OpenOptions, Source, open_inputs};
 
@@ -384,14 +384,14 @@ impl ModelDraws {
             #[inline(always)]
             || {
                 for (s, theta) in self.theta.chunks_exact(self.dim.max(1)).enumerate() {
-                    let mut margin = [0.0; TILE];
+                    let mut margin = Lane::ZERO;
                     for (z, &theta) in tile.z.iter().zip(theta) {
                         for r in 0..TILE {
                             margin[r] = z[r].mul_add(theta, margin[r]);
                         }
                     }
                     // 1/(1+e^{−m}) is the slope at −m.
-                    for m in &mut margin {
+                    for m in margin.iter_mut() {
                         *m = softplus_and_slope(-*m).1;
                     }
                     for (r, probability) in margin.iter().enumerate() {

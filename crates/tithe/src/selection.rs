@@ -6,7 +6,7 @@ use crate::block::{Block, RowSet};
 use crate::encoding::{Encoding, Scratch};
 use crate::error::{Error, Result};
 use crate::pass::Pass;
-use crate::points::{Lane, TILE};
+use crate::points::Lane;
 use crate::rng::{Purpose, Seed};
 use crate::sensitivity::{Bound, BoundScratch};
 use crate::slots::{Racer, Slots};
@@ -105,7 +105,7 @@ impl Pass for Selecting<'_> {
 
     fn visit(&self, worker: &mut SelectingWorker, block: &Block) -> Result<Slots> {
         let encoder = self.encoding.encoder(block)?;
-        let mut lane: Lane = [0.0; TILE];
+        let mut lane: Lane = Lane::ZERO;
         worker.shares.clear();
         for t in 0..encoder.tiles() {
             let tile = encoder.tile(t, &mut worker.scratch);

@@ -99,10 +99,10 @@ impl Bound {
     /// Room for one tile.
     pub fn scratch(&self) -> BoundScratch {
         BoundScratch {
-            distances: vec![[0.0; TILE]; self.centers.len()],
-            group: [0.0; TILE],
-            least: [0.0; TILE],
-            along: [0.0; TILE],
+            distances: vec![Lane::ZERO; self.centers.len()],
+            group: Lane::ZERO,
+            least: Lane::ZERO,
+            along: Lane::ZERO,
         }
     }
 
@@ -121,13 +121,13 @@ impl Bound {
         nearest(distances, group, least);
 
         // The mass of each row's own group without it, and by how much that moves its mean away.
-        let mut rest: Lane = [0.0; TILE];
+        let mut rest: Lane = Lane::ZERO;
         for (i, &mass) in self.groups.mass.iter().enumerate() {
             for r in 0..TILE {
                 rest[r] = if group[r] == i as f64 { mass } else { rest[r] };
             }
         }
-        let mut stretch: Lane = [1.0; TILE];
+        let mut stretch: Lane = Lane::of(1.0);
         for r in 0..TILE {
             let others = rest[r] - tile.w[r];
             let others = if others > 0.0 { others } else { 0.0 };
@@ -145,7 +145,7 @@ impl Bound {
             if self.rule == CenterRule::Exact {
                 squared_distance(tile, anchor, distance);
             }
-            *along = [0.0; TILE];
+            *along = Lane::ZERO;
             if let Some(theta_star) = &self.theta_star {
                 for ((z, &q), &theta) in tile.z.iter().zip(anchor).zip(theta_star) {
                     for r in 0..TILE {

@@ -486,9 +486,11 @@ fn feature(
             "column '{column}' is constant: it is kept, but the data says nothing about its coefficient"
         ));
     };
+    // A constant other than 0 is an intercept where the model has no other.
+    let is_intercept = |mean: f64| !settings.intercept && mean != 0.0;
     let coding = match field.kind {
         Kind::Boolean => {
-            if found.moments.squares == 0.0 {
+            if found.moments.squares == 0.0 && !is_intercept(found.moments.mean) {
                 constant(warnings);
             }
             Coding::Boolean
@@ -504,7 +506,7 @@ fn feature(
                 }
                 .into());
             }
-            if sd == 0.0 {
+            if sd == 0.0 && !is_intercept(mean) {
                 constant(warnings);
             }
             let scale = if settings.standardize && sd > 0.0 { sd } else { 1.0 };

@@ -1,7 +1,7 @@
 //! What the paper says of sensitivities (its Figure 1) and of the guarantee (Theorem 3.2), on generated data.
 
 use tithe::build::{BuildSettings, build};
-use tithe::coreset::Coreset;
+use tithe::coreset::{Coreset, Method};
 use tithe::generate::Recipe;
 use tithe::rng::{Purpose, Rng, Seed, open_unit};
 use tithe::selection::Size;
@@ -12,7 +12,7 @@ use tithe::table::Roles;
 
 fn plain_build(columns: Vec<(String, Vec<f64>)>, settings: BuildSettings) -> Coreset {
     let encoding = EncodingSettings { intercept: false, standardize: false, ..EncodingSettings::default() };
-    let settings = BuildSettings { encoding, collapse: false, ..settings };
+    let settings = BuildSettings { method: Method::Sensitivity, encoding, collapse: false, ..settings };
     let roles = Roles { label: "y".into(), ..Roles::default() };
     build(Box::new(Columns::new(columns).expect("columns")), &roles, &settings).expect("a coreset")
 }

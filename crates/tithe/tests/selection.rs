@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use tithe::build::{BuildSettings, build_on};
-use tithe::coreset::Coreset;
+use tithe::coreset::{Coreset, Method};
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
 use tithe::progress::Silent;
 use tithe::rng::{Purpose, Seed, open_unit};
@@ -55,6 +55,7 @@ fn rows_are_selected_in_proportion_to_the_lemmas_bound() {
     let mut counts = vec![0.0; rows];
     for seed in 0..seeds {
         let settings = BuildSettings {
+            method: Method::Sensitivity,
             size: Size::Rows(draws),
             clusters: 1,
             radius: Radius::Fixed(radius),

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::Value;
 use tithe::clustering::{Centers, groups};
-use tithe::points::{Lane, Points, TILE};
+use tithe::points::{Lane, Points};
 use tithe::sensitivity::{Bound, CenterRule, plain_shares};
 
 type Rows = Vec<(Vec<f64>, f64)>;
@@ -19,7 +19,7 @@ fn fast_shares(
     let theta_star = theta_star.iter().any(|t| *t != 0.0).then(|| theta_star.to_vec());
     let bound = Bound::new(centers.clone(), groups(&points, centers), radius, theta_star, rule);
     let mut scratch = bound.scratch();
-    let mut shares: Lane = [0.0; TILE];
+    let mut shares: Lane = Lane::ZERO;
     points
         .tiles()
         .flat_map(|tile| {

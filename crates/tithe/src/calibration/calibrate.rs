@@ -176,15 +176,16 @@ mod tests {
     use super::super::features::tests::example;
     use super::super::pool::Race;
     use super::*;
+    use crate::points::Lane;
     use crate::points::{Points, TILE};
 
     fn pool(map: &LocalMap, points: &Points, capacity: usize) -> Pool {
         let mut race = Race::new(capacity);
         let mut rng = Seed(1).stream(Purpose::Pool, 0);
-        let mut scratch = vec![[0.0; TILE]; points.dim()];
+        let mut scratch = vec![Lane::ZERO; points.dim()];
         for (t, tile) in points.tiles().enumerate() {
             let norms = map.norms(&tile, &mut scratch);
-            race.enter(&tile, &[1.0; TILE], &norms, |r| (t * TILE + r) as u64, &mut rng);
+            race.enter(&tile, &Lane::of(1.0), &norms, |r| (t * TILE + r) as u64, &mut rng);
         }
         race.finish()
     }

@@ -7,12 +7,12 @@
 //! of which the coreset does not know what the data know, which a quadratic prediction can hide and this cannot.
 
 use faer::linalg::solvers::Solve;
-use faer::{Accum, Mat, MatRef, Par, Side};
+use faer::{Mat, MatRef, Par, Side};
 use serde::{Deserialize, Serialize};
 
-use super::features::slope_and_curvature;
 use crate::error::{Error, ErrorKind, Result};
-use crate::points::{Points, TILE};
+use crate::newton::mode_of_points;
+use crate::points::Points;
 
 /// A whitened eigenvalue below this is a direction the coreset misses: it knows less than half of what the data know.
 const DEFICIENT: f64 = 0.5;
@@ -20,10 +20,6 @@ const DEFICIENT: f64 = 0.5;
 const INDISTINGUISHABLE: f64 = 0.01;
 /// Below this KL means and standard deviations are right for any practical purpose.
 const GOOD: f64 = 0.5;
-/// Newton steps at most; each is over the coreset's rows only.
-const NEWTON_STEPS: usize = 100;
-/// The Newton decrement at which the maximum is reached: far below any KL that is told.
-const DECREMENT: f64 = 1e-14;
 
 /// A Gaussian approximation: the maximum of a log-posterior and the negative Hessian there.
 #[derive(Clone, Debug)]
@@ -121,7 +117,8 @@ impl Certificate {
         prior_precision: &[f64],
         predicted_kl: Option<f64>,
     ) -> Result<Certificate> {
-        let own = maximum(coreset, prior_precision, &full.mean)?;
+        let own = mode_of_points(coreset, prior_precision, full.mean.clone())?;
+        let own = Gaussian { mean: own.mode, precision: own.precision };
         compare(&own, full, coreset.len(), predicted_kl)
     }
 }
@@ -223,103 +220,6 @@ fn quadratic(matrix: MatRef<'_, f64>, x: &[f64]) -> f64 {
     (0..x.len()).map(|j| x[j] * (0..x.len()).map(|i| matrix[(i, j)] * x[i]).sum::<f64>()).sum()
 }
 
-/// The maximum of a log-posterior by damped Newton steps from `start`, with the Hessian there.
-///
-/// # Errors
-/// If a Hessian is not positive definite.
-pub fn maximum(points: &Points, prior_precision: &[f64], start: &[f64]) -> Result<Gaussian> {
-    let dim = points.dim();
-    let mut mean = start.to_vec();
-    let mut value = negative_log_posterior(points, prior_precision, &mean);
-    let mut steps = 0;
-    loop {
-        let (gradient, precision) = derivatives(points, prior_precision, &mean);
-        let factor = precision.llt(Side::Lower).map_err(|_| not_positive_definite("the coreset's"))?;
-        let mut step = Mat::from_fn(dim, 1, |i, _| gradient[i]);
-        factor.solve_in_place(step.as_mut());
-        let decrement: f64 = (0..dim).map(|i| gradient[i] * step[(i, 0)]).sum();
-        steps += 1;
-        if decrement <= DECREMENT || steps > NEWTON_STEPS {
-            return Ok(Gaussian { mean, precision });
-        }
-        let mut length = 1.0;
-        loop {
-            let trial: Vec<f64> = (0..dim).map(|i| mean[i] - length * step[(i, 0)]).collect();
-            let next = negative_log_posterior(points, prior_precision, &trial);
-            if next <= value - 0.1 * length * decrement {
-                (mean, value) = (trial, next);
-                break;
-            }
-            // The promised gain is below what the value can show: the last step is good, or no step is.
-            if length * decrement <= 1e-12 * value.abs() || length < 1e-10 {
-                if length == 1.0 && decrement < 1e-6 {
-                    mean = trial;
-                    steps = steps.max(NEWTON_STEPS - 2);
-                } else {
-                    steps = NEWTON_STEPS;
-                }
-                break;
-            }
-            length *= 0.5;
-        }
-    }
-}
-
-fn margins(points: &Points, t: usize, theta: &[f64]) -> [f64; TILE] {
-    let mut margins = [0.0; TILE];
-    for (lane, coefficient) in points.tile(t).z.iter().zip(theta) {
-        for (margin, z) in margins.iter_mut().zip(lane) {
-            *margin += z * coefficient;
-        }
-    }
-    margins
-}
-
-fn negative_log_posterior(points: &Points, prior_precision: &[f64], theta: &[f64]) -> f64 {
-    let prior: f64 = theta.iter().zip(prior_precision).map(|(t, p)| 0.5 * p * t * t).sum();
-    let loss: f64 = (0..points.tiles().len())
-        .map(|t| {
-            let losses = margins(points, t, theta).map(|s| (-s.abs()).exp().ln_1p() + (-s).max(0.0));
-            losses.iter().zip(points.tile(t).w).map(|(loss, w)| loss * w).sum::<f64>()
-        })
-        .sum();
-    prior + loss
-}
-
-fn derivatives(points: &Points, prior_precision: &[f64], theta: &[f64]) -> (Vec<f64>, Mat<f64>) {
-    let dim = points.dim();
-    let mut gradient: Vec<f64> = theta.iter().zip(prior_precision).map(|(t, p)| t * p).collect();
-    let mut hessian = Mat::from_fn(dim, dim, |i, j| if i == j { prior_precision[i] } else { 0.0 });
-    let mut scaled = vec![[0.0; TILE]; dim];
-    for (t, tile) in points.tiles().enumerate() {
-        let derivatives = margins(points, t, theta).map(slope_and_curvature);
-        for ((lane, scaled), gradient) in tile.z.iter().zip(&mut scaled).zip(&mut gradient) {
-            for r in 0..TILE {
-                let (slope, curvature) = derivatives[r];
-                *gradient += tile.w[r] * slope * lane[r];
-                scaled[r] = tile.w[r] * curvature * lane[r];
-            }
-        }
-        let columns = MatRef::from_column_major_slice(tile.z.as_flattened(), TILE, dim);
-        let scaled = MatRef::from_column_major_slice(scaled.as_flattened(), TILE, dim);
-        faer::linalg::matmul::matmul(
-            hessian.as_mut(),
-            Accum::Add,
-            columns.transpose(),
-            scaled,
-            1.0,
-            Par::Seq,
-        );
-    }
-    // Rounding leaves the two triangles apart by an ulp: make it symmetric again.
-    for j in 0..dim {
-        for i in 0..j {
-            hessian[(i, j)] = hessian[(j, i)];
-        }
-    }
-    (gradient, hessian)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -341,15 +241,8 @@ mod tests {
     const PRIOR: [f64; 3] = [0.25; 3];
 
     fn full(points: &Points) -> Gaussian {
-        maximum(points, &PRIOR, &[0.0; 3]).expect("a maximum")
-    }
-
-    #[test]
-    fn the_maximum_has_no_gradient() {
-        let points = data(2000);
-        let gaussian = full(&points);
-        let (gradient, _) = derivatives(&points, &PRIOR, &gaussian.mean);
-        assert!(gradient.iter().all(|g| g.abs() < 1e-6), "{gradient:?}");
+        let mode = mode_of_points(points, &PRIOR, vec![0.0; 3]).expect("a mode");
+        Gaussian { mean: mode.mode, precision: mode.precision }
     }
 
     #[test]

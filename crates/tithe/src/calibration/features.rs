@@ -127,7 +127,7 @@ impl LocalMap {
             slopes: vec![0.0; points.len()],
             curvatures: vec![0.0; points.len()],
         };
-        let mut scratch = vec![[0.0; TILE]; dim];
+        let mut scratch = vec![Lane::ZERO; dim];
         for (t, tile) in points.tiles().enumerate() {
             let (slope, curvature) = self.tile(&tile, &mut scratch);
             for r in 0..tile.len {
@@ -148,7 +148,7 @@ impl LocalMap {
         vectorized(
             #[inline(always)]
             || {
-                let mut norms = [0.0; TILE];
+                let mut norms = Lane::ZERO;
                 for lane in &*scratch {
                     for r in 0..TILE {
                         norms[r] = lane[r].mul_add(lane[r], norms[r]);
@@ -168,8 +168,8 @@ impl LocalMap {
         vectorized(
             #[inline(always)]
             || {
-                let mut slope = [0.0; TILE];
-                let mut curvature = [0.0; TILE];
+                let mut slope = Lane::ZERO;
+                let mut curvature = Lane::ZERO;
                 for (lane, &coefficient) in tile.z.iter().zip(&self.theta) {
                     for r in 0..TILE {
                         slope[r] = lane[r].mul_add(coefficient, slope[r]);
@@ -179,7 +179,7 @@ impl LocalMap {
                     (slope[r], curvature[r]) = slope_and_curvature(slope[r]);
                 }
                 for (i, direction) in directions.iter_mut().enumerate() {
-                    *direction = [0.0; TILE];
+                    *direction = Lane::ZERO;
                     for (j, lane) in tile.z[..=i].iter().enumerate() {
                         let factor = self.whitening[(i, j)];
                         for r in 0..TILE {
@@ -491,7 +491,7 @@ pub(crate) mod tests {
             assert!(near(gram[(n, 0)], dot(row, &explicit[3]), 1.0));
             assert!(near(gram[(n, 1)], dot(row, &explicit[600]), 1.0));
         }
-        let mut scratch = vec![[0.0; TILE]; 4];
+        let mut scratch = vec![Lane::ZERO; 4];
         for (t, tile) in points.tiles().enumerate() {
             let norms = map.norms(&tile, &mut scratch);
             for r in 0..tile.len {

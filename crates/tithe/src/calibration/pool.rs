@@ -284,8 +284,8 @@ mod tests {
             .enumerate()
             .map(|(t, tile)| {
                 let mut race = Race::new(capacity);
-                let shares: Lane = std::array::from_fn(|r| 1.0 + ((t * TILE + r) % 3) as f64);
-                let norms: Lane = std::array::from_fn(|r| 1.0 + ((t * TILE + r) % 5) as f64);
+                let shares: Lane = Lane(std::array::from_fn(|r| 1.0 + ((t * TILE + r) % 3) as f64));
+                let norms: Lane = Lane(std::array::from_fn(|r| 1.0 + ((t * TILE + r) % 5) as f64));
                 let mut rng = Seed(seed).stream(Purpose::Pool, t as u64);
                 race.enter(&tile, &shares, &norms, |r| (t * TILE + r) as u64, &mut rng);
                 race
@@ -341,7 +341,7 @@ mod tests {
             let mut race = make();
             let mut rng = Seed(4).stream(Purpose::Pool, 0);
             for (t, tile) in points.tiles().enumerate() {
-                race.enter(&tile, &[2.0; TILE], &[0.5; TILE], |r| (t * TILE + r) as u64, &mut rng);
+                race.enter(&tile, &Lane::of(2.0), &Lane::of(0.5), |r| (t * TILE + r) as u64, &mut rng);
             }
             race.finish()
         };

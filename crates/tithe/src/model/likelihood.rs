@@ -12,17 +12,6 @@ const LANES: usize = 8;
 
 type Part = [f64; LANES];
 
-/// A lane on the stack, where vector registers load and store it without straddling cache lines.
-#[repr(align(64))]
-struct Aligned(Lane);
-
-impl Aligned {
-    #[inline(always)]
-    fn zero() -> Aligned {
-        Aligned([0.0; TILE])
-    }
-}
-
 /// Rows of a lane as groups of [`LANES`].
 #[inline(always)]
 fn groups(lane: &Lane) -> &[Part; TILE / LANES] {
@@ -90,11 +79,11 @@ fn add_rows(lane: &Lane, sum: &mut Part) {
 /// Folds one tile into the parts of the value's and the gradient's sums.
 #[inline(always)]
 fn value_and_gradient_of_tile(tile: &Tile<'_>, theta: &[f64], loss_sum: &mut Part, gradient: &mut [Part]) {
-    let (mut margin, mut loss, mut pull) = (Aligned::zero(), Aligned::zero(), Aligned::zero());
-    margins(tile, theta, &mut margin.0);
-    losses_and_pulls(tile.w, &margin.0, &mut loss.0, &mut pull.0);
-    add_rows(&loss.0, loss_sum);
-    add_columns(tile, &pull.0, gradient);
+    let (mut margin, mut loss, mut pull) = (Lane::ZERO, Lane::ZERO, Lane::ZERO);
+    margins(tile, theta, &mut margin);
+    losses_and_pulls(tile.w, &margin, &mut loss, &mut pull);
+    add_rows(&loss, loss_sum);
+    add_columns(tile, &pull, gradient);
 }
 
 /// `L(θ)`; its gradient is written to `gradient`. `scratch` is memory to work in, kept between calls.
@@ -128,7 +117,7 @@ pub fn value(points: &Points, theta: &[f64]) -> f64 {
         #[inline(always)]
         || {
             for tile in points.tiles() {
-                let (mut margin, mut loss, mut pull) = ([0.0; TILE], [0.0; TILE], [0.0; TILE]);
+                let (mut margin, mut loss, mut pull) = (Lane::ZERO, Lane::ZERO, Lane::ZERO);
                 margins(&tile, theta, &mut margin);
                 losses_and_pulls(tile.w, &margin, &mut loss, &mut pull);
                 add_rows(&loss, &mut sum);
@@ -177,7 +166,7 @@ impl ValueSums {
         vectorized(
             #[inline(always)]
             || {
-                let mut margin = [[0.0; TILE]; 4];
+                let mut margin = [Lane::ZERO; 4];
                 for (theta, sums) in theta.chunks(4).zip(self.loss.chunks_mut(4)) {
                     if let [a, b, c, d] = theta {
                         margins_of_four(tile, [a, b, c, d], &mut margin);
@@ -187,7 +176,7 @@ impl ValueSums {
                         }
                     }
                     for (sum, margin) in sums.iter_mut().zip(&margin) {
-                        let mut loss = [0.0; TILE];
+                        let mut loss = Lane::ZERO;
                         for r in 0..TILE {
                             loss[r] = tile.w[r] * softplus_and_slope(margin[r]).0;
                         }
@@ -275,7 +264,7 @@ impl CurvatureSums {
             misfit: [0.0; LANES],
             gradient: vec![[0.0; LANES]; dim],
             hessian: vec![[[0.0; LANES]; 6]; blocks(dim).count()],
-            weighted: vec![[0.0; TILE]; dim],
+            weighted: vec![Lane::ZERO; dim],
         }
     }
 
@@ -310,9 +299,9 @@ impl CurvatureSums {
 
     #[inline(always)]
     fn add_tile_kernel(&mut self, tile: &Tile<'_>, theta: &[f64]) {
-        let mut margin = [0.0; TILE];
+        let mut margin = Lane::ZERO;
         margins(tile, theta, &mut margin);
-        let (mut loss, mut pull, mut stiffness) = ([0.0; TILE], [0.0; TILE], [0.0; TILE]);
+        let (mut loss, mut pull, mut stiffness) = (Lane::ZERO, Lane::ZERO, Lane::ZERO);
         for r in 0..TILE {
             let (softplus, slope) = softplus_and_slope(margin[r]);
             loss[r] = tile.w[r] * softplus;

@@ -19,7 +19,8 @@ const NAME: &str = "data in memory";
 /// Rows of a unit.
 const UNIT: usize = 65_536;
 
-/// Columns of numbers.
+/// Columns of numbers; a clone shares them.
+#[derive(Clone)]
 pub struct Columns {
     fields: Vec<Field>,
     values: Vec<ScalarBuffer<f64>>,

@@ -1,0 +1,33 @@
+//! What the benchmarks share: the data, the settings and how time is taken.
+
+use std::time::Instant;
+
+use tithe::build::{BuildSettings, Built, build_on};
+use tithe::coreset::Method;
+use tithe::engine::{EngineSettings, LocalEngine, Missing};
+use tithe::progress::Silent;
+use tithe::source::Source;
+use tithe::survey::EncodingSettings;
+use tithe::table::{Roles, Table};
+
+/// The words after the program's name, without those that `cargo bench` adds.
+pub fn arguments() -> Vec<String> {
+    std::env::args().skip(1).filter(|argument| argument != "--bench").collect()
+}
+
+/// k = 4, M = 1000, exact sensitivities; covariates as they are, as in the paper.
+pub fn paper_settings() -> BuildSettings {
+    let encoding = EncodingSettings { intercept: false, standardize: false, ..EncodingSettings::default() };
+    BuildSettings { method: Method::Sensitivity, clusters: 4, encoding, ..BuildSettings::default() }
+}
+
+/// Builds a coreset of a source with a label `y`, and takes the time of that alone.
+pub fn timed_build(source: Box<dyn Source>, memory: u64, settings: &BuildSettings) -> (f64, Built) {
+    let roles = Roles { label: "y".into(), ..Roles::default() };
+    let table = Table::new(source, &roles).expect("a table");
+    let engine_settings = EngineSettings { memory, ..EngineSettings::default() };
+    let engine = LocalEngine::new(table, &engine_settings, &Silent).expect("an engine");
+    let start = Instant::now();
+    let built = build_on(&engine, Missing::Error, settings).expect("a coreset");
+    (start.elapsed().as_secs_f64(), built)
+}
