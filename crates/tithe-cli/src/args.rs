@@ -1,6 +1,7 @@
 //! What the user may type; nothing is checked here beyond the form of each word.
 
 mod posterior;
+mod verify;
 
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use tithe::source::Format;
 pub use posterior::{
     DemoArgs, ExportArgs, FitArgs, GenerateArgs, PosteriorFormat, PredictArgs, PriorArgs, ToolArg, UnseenArg,
 };
+pub use verify::{CertifyArgs, VerifyArgs};
 
 /// Bayesian logistic regression on a few hundred weighted rows that stand for all of them.
 #[derive(Debug, Parser)]
@@ -28,6 +30,10 @@ pub enum Command {
     Build(Box<BuildArgs>),
     /// Turn a coreset, or data itself, into draws from the posterior.
     Fit(Box<FitArgs>),
+    /// Check a posterior against the full data in one pass, and correct it.
+    Verify(Box<VerifyArgs>),
+    /// Tell how far the posterior of a coreset, of any method, is from the full data's.
+    Certify(Box<CertifyArgs>),
     /// Give new rows the probability of the positive class, with its interval.
     Predict(Box<PredictArgs>),
     /// Write a coreset and a ready model for Stan, PyMC or NumPyro.
@@ -150,6 +156,10 @@ pub struct BuildArgs {
     /// Number of draws; rows drawn twice are kept once [default: 1000].
     #[arg(long, value_name = "M", conflicts_with = "epsilon")]
     pub size: Option<usize>,
+
+    /// As few rows as bring the KL to the full data's posterior down to this, by the certificate.
+    #[arg(long, value_name = "NATS", allow_negative_numbers = true, conflicts_with_all = ["size", "epsilon"])]
+    pub kl: Option<f64>,
 
     /// As many draws as keep the log-likelihood within this share of the truth, anywhere in the ball.
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]

@@ -41,6 +41,8 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Build(args) => commands::build::run(&args),
         Command::Fit(args) => commands::fit::run(&args),
+        Command::Verify(args) => commands::verify::run(&args),
+        Command::Certify(args) => commands::certify::run(&args),
         Command::Predict(args) => commands::predict::run(&args),
         Command::Export(args) => commands::export::run(&args),
         Command::Generate(args) => commands::generate::run(&args),

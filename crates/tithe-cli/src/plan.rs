@@ -4,17 +4,19 @@ use std::path::{Path, PathBuf};
 
 use tithe::build::BuildSettings;
 use tithe::coreset::Method;
+use tithe::encoding::Encoding;
 use tithe::engine::{EngineSettings, Missing};
 use tithe::error::{Error, ErrorKind, Result};
 use tithe::fit::FitSettings;
+use tithe::full_data::open_as;
 use tithe::mcmc::Settings;
 use tithe::model::PriorChoice;
 use tithe::rng::Seed;
 use tithe::selection::Size;
 use tithe::sensitivity::CenterRule;
-use tithe::source::{OpenOptions, Source, open};
+use tithe::source::{OpenOptions, Source, find_inputs, open};
 use tithe::survey::EncodingSettings;
-use tithe::table::Roles;
+use tithe::table::{Roles, Table};
 
 use crate::args::{
     BuildArgs, CentersArg, ColumnArgs, DataArgs, EngineArgs, FitArgs, MethodArg, MissingArg, PriorArgs,
@@ -43,6 +45,23 @@ pub fn open_data(args: &DataArgs, memory: u64, output: Option<&Path>) -> Result<
         refuse_overwriting(&files, output)?;
     }
     Ok(source)
+}
+
+/// Opens the data that a file of ours was made from; refuses if `output` is one of its files, or one of `own`.
+pub fn open_full_data(
+    args: &DataArgs,
+    encoding: &Encoding,
+    memory: u64,
+    output: Option<&Path>,
+    own: impl IntoIterator<Item = Option<PathBuf>>,
+) -> Result<Table> {
+    let inputs = find_inputs(&args.data, memory / 2)?;
+    if let Some(output) = output {
+        let files: Vec<PathBuf> =
+            inputs.iter().map(|input| input.path().to_path_buf()).chain(own.into_iter().flatten()).collect();
+        refuse_overwriting(&files, output)?;
+    }
+    open_as(encoding, inputs, &open_options(args, memory))
 }
 
 /// Refuses to write over a file that is read.
@@ -116,9 +135,10 @@ pub fn engine(args: &EngineArgs, missing: Missing) -> EngineSettings {
 
 /// What coreset to build.
 pub fn build(args: &BuildArgs) -> Result<BuildSettings> {
-    let size = match args.epsilon {
-        Some(epsilon) => Size::Guarantee { epsilon, delta: args.delta, constant: args.constant },
-        None => Size::Rows(args.size.unwrap_or(1000)),
+    let size = match (args.epsilon, args.kl) {
+        (Some(epsilon), _) => Size::Guarantee { epsilon, delta: args.delta, constant: args.constant },
+        (None, Some(target)) => Size::Kl { target },
+        (None, None) => Size::Rows(args.size.unwrap_or(1000)),
     };
     let settings = BuildSettings {
         method: match args.method {

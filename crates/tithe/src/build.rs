@@ -138,6 +138,7 @@ pub fn build_on(engine: &impl Engine, missing: Missing, settings: &BuildSettings
             rows: learnt.rows,
             rows_dropped: learnt.rows_read - learnt.rows,
             mass: learnt.mass,
+            fingerprint: learnt.fingerprint,
             passes: engine.passes(),
             seed: settings.seed,
             missing,
@@ -183,6 +184,7 @@ fn algorithm_1(
             facts.mean_bound = Some(total);
             guaranteed_size(total, encoding.dim(), epsilon, delta, constant)
         }
+        Size::Kl { .. } => return Err(only_calibrated()),
     };
     if let Some(exact) = exact_coreset(engine, learnt, settings, draws, distinct, &facts, clock)? {
         return Ok(exact);
@@ -269,11 +271,13 @@ fn select_uniformly(
     clock: &mut Clock,
 ) -> Result<Selected> {
     let encoding = &learnt.encoding;
-    let Size::Rows(rows) = settings.size else {
-        return Err(Error::setting(
-            "--epsilon",
-            "goes with --method sensitivity: a uniform choice gives no guarantee",
-        ));
+    let rows = match settings.size {
+        Size::Rows(rows) => rows,
+        Size::Kl { .. } => return Err(only_calibrated()),
+        Size::Guarantee { .. } => {
+            let what = "goes with --method sensitivity: a uniform choice gives no guarantee";
+            return Err(Error::setting("--epsilon", what));
+        }
     };
     let draws = rows as u64;
     if let Some(why) = too_small_for_a_coreset(learnt.rows, draws, settings.size) {
@@ -325,10 +329,14 @@ fn weighed(
     Ok(Selected { rows, weights, draws, exact: false, facts, calibration: None, warning: None })
 }
 
+fn only_calibrated() -> Error {
+    Error::setting("--kl", "goes with --method calibrated, which has a certificate")
+}
+
 /// Why all rows should be kept, if they should.
 fn too_small_for_a_coreset(rows: u64, draws: u64, size: Size) -> Option<String> {
     match size {
-        Size::Rows(_) if draws >= rows => {
+        Size::Rows(_) | Size::Kl { .. } if draws >= rows => {
             Some(format!("the data has only {rows} rows: all are kept, each with its own weight"))
         }
         Size::Guarantee { .. } if draws > rows / 2 => Some(format!(
@@ -357,7 +365,7 @@ fn most_distinct(learnt: &Learnt, settings: &BuildSettings) -> Option<usize> {
     let asked = match settings.size {
         Size::Rows(rows) if rows as u64 >= learnt.rows => learnt.rows as usize / 2,
         Size::Rows(rows) => rows,
-        Size::Guarantee { .. } => MOST_DISTINCT,
+        Size::Guarantee { .. } | Size::Kl { .. } => MOST_DISTINCT,
     };
     settings.collapse.then_some(asked)
 }

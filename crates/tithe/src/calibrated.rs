@@ -7,13 +7,14 @@ use crate::build::{
     Bounded, BuildSettings, Clock, Selected, exact_coreset, picked_points, run, sensitivity_bounds,
 };
 use crate::calibration::certificate::{Certificate, Gaussian, Guard};
-use crate::calibration::features::LocalMap;
+use crate::calibration::features::{LocalMap, LocalSum};
 use crate::calibration::pool::{Pool, Race};
 use crate::calibration::{CalibrationSettings, calibrate, pool_capacity};
+use crate::collapse::Distinct;
 use crate::coreset::CalibrationFacts;
 use crate::encoding::{Encoding, Scratch};
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::newton::{full_mode, mode_of_points};
 use crate::pass::Pass;
 use crate::points::{Lane, Points, TILE};
@@ -21,6 +22,9 @@ use crate::rng::{Purpose, Seed};
 use crate::selection::Size;
 use crate::sensitivity::{Bound, BoundScratch};
 use crate::survey::Learnt;
+
+/// A target KL is sought with at most so many rows.
+const MOST_ROWS: usize = 20_000;
 
 /// Selects rows by sensitivity and by what matters near the mode, and weighs them so that the gradient and Hessian
 /// of the log-likelihood at the full data's mode are the full data's own.
@@ -31,12 +35,22 @@ pub(crate) fn calibrated(
     clock: &mut Clock,
 ) -> Result<Selected> {
     let encoding = &learnt.encoding;
-    let Size::Rows(size) = settings.size else {
-        let what = "goes with --method sensitivity, whose theorem it is; --method calibrated takes --size";
-        return Err(Error::setting("--epsilon", what));
+    let (mut size, most, target_kl) = match settings.size {
+        Size::Rows(rows) => (rows, rows, f64::INFINITY),
+        Size::Kl { target } => {
+            let first = (20 * encoding.dim()).clamp(200, 2000);
+            (first, MOST_ROWS.min(learnt.rows as usize / 2).max(first), target)
+        }
+        Size::Guarantee { .. } => {
+            let what =
+                "goes with --method sensitivity, whose theorem it is; --method calibrated takes --size";
+            return Err(Error::setting("--epsilon", what));
+        }
     };
-    let Bounded { bound, mut facts, distinct } = sensitivity_bounds(engine, learnt, settings, clock)?;
-    if let Some(exact) = exact_coreset(engine, learnt, settings, size as u64, distinct, &facts, clock)? {
+    let Bounded { bound, mut facts, mut distinct } = sensitivity_bounds(engine, learnt, settings, clock)?;
+    let fits = |distinct: &Option<Distinct>, size: usize| matches!(distinct, Some(Distinct::Rows(rows)) if rows.mass.len() <= size);
+    let few = if fits(&distinct, size) { distinct.take() } else { None };
+    if let Some(exact) = exact_coreset(engine, learnt, settings, size as u64, few, &facts, clock)? {
         return Ok(exact);
     }
 
@@ -53,21 +67,97 @@ pub(crate) fn calibrated(
     let gradient: Vec<f64> = mode.likelihood.gradient.iter().map(|g| -g).collect();
     let curvature = Mat::from_fn(encoding.dim(), encoding.dim(), |i, j| mode.likelihood.entry(i, j));
     let target = map.sum_of(&gradient, curvature.as_ref());
-
-    // Candidates: the winners of one race by sensitivity and of one by the size of the local features.
     let totals = Totals::of(&pilot, &bound, &map);
-    let capacity = pool_capacity(size, encoding.dim());
-    let pooling = Pooling { encoding, bound: &bound, map: &map, capacity, totals, seed: settings.seed };
-    let pooled = run(engine, &pooling)?;
-    facts.mean_bound = Some(pooled.shares);
-    let pool = pooled.race.finish();
-    clock.lap("selection");
+    let full = Full {
+        gaussian: Gaussian { mean: mode.mode, precision: mode.precision },
+        prior_precision,
+        map,
+        target,
+    };
 
-    // Of these the coreset's rows, and the weights nearest to the selection's that meet the target.
-    let calibrated = calibrate(&pool, &map, &target, size, settings.seed, &CalibrationSettings::default());
-    let full = Gaussian { mean: mode.mode, precision: mode.precision };
+    let chosen = loop {
+        // Candidates: the winners of one race by sensitivity and of one by the size of the local features.
+        let capacity = pool_capacity(size, encoding.dim());
+        let pooling =
+            Pooling { encoding, bound: &bound, map: &full.map, capacity, totals, seed: settings.seed };
+        let pooled = run(engine, &pooling)?;
+        facts.mean_bound = Some(pooled.shares);
+        let pool = pooled.race.finish();
+        clock.lap("selection");
+        let chosen = choose(&pool, &full, size, settings.seed)?;
+        clock.lap("calibration");
+        if settings.size == Size::Rows(size) || chosen.certificate.meets(target_kl) {
+            break chosen;
+        }
+        if size >= most {
+            return Err(not_met(target_kl, size, &chosen.certificate));
+        }
+        size = (2 * size).min(most);
+        if fits(&distinct, size)
+            && let Some(exact) =
+                exact_coreset(engine, learnt, settings, size as u64, distinct.take(), &facts, clock)?
+        {
+            return Ok(exact);
+        }
+    };
+
+    // The chosen rows in the user's own units.
+    let rows = RowSet::concat(run(engine, &Fetching { positions: &chosen.positions })?);
+    clock.lap("rows");
+    let calibration = CalibrationFacts {
+        certificate: chosen.certificate,
+        guard: chosen.guard,
+        prior_scale: settings.prior_scale,
+        pool: chosen.pool,
+        rounds: chosen.rounds,
+    };
+    Ok(Selected {
+        rows,
+        weights: chosen.weights,
+        draws: size as u64,
+        exact: false,
+        facts: Some(facts),
+        calibration: Some(calibration),
+        warning: None,
+    })
+}
+
+fn not_met(target: f64, size: usize, best: &Certificate) -> Error {
+    let missing = match best.deficiencies.len() {
+        0 => String::new(),
+        count => format!(", and know too little of {count} directions"),
+    };
+    ErrorKind::Numerical {
+        what: format!("a KL of {target} was not reached: {size} rows reach {:.3e}{missing}", best.kl),
+        help: Some(format!("ask for a larger --kl, or take what {size} rows give with --size {size}")),
+    }
+    .into()
+}
+
+/// What is known of the full data near its mode.
+struct Full {
+    gaussian: Gaussian,
+    prior_precision: Vec<f64>,
+    map: LocalMap,
+    target: LocalSum,
+}
+
+/// The rows chosen from a pool.
+struct Chosen {
+    positions: Vec<u64>,
+    weights: Vec<f64>,
+    certificate: Certificate,
+    guard: Guard,
+    pool: usize,
+    rounds: usize,
+}
+
+/// Of the pool the coreset's rows, and the weights nearest to the selection's that meet the target.
+fn choose(pool: &Pool, full: &Full, size: usize, seed: Seed) -> Result<Chosen> {
+    let calibrated = calibrate(pool, &full.map, &full.target, size, seed, &CalibrationSettings::default());
     let certify = |rows: &[usize], weights: &[f64], predicted: Option<f64>| {
-        Certificate::new(&pool_points(&pool, rows, weights), &full, &prior_precision, predicted)
+        let points = pool_points(pool, rows, weights);
+        Certificate::new(&points, &full.gaussian, &full.prior_precision, predicted)
     };
     let after = certify(&calibrated.rows, &calibrated.weights, Some(calibrated.predicted));
 
@@ -85,28 +175,8 @@ pub(crate) fn calibrated(
         (Ok(after), _) => (calibrated.rows, calibrated.weights, after, Guard::Calibrated),
         (Err(_), before) => (selected, reference, before?, Guard::Reference),
     };
-    clock.lap("calibration");
-
-    // The chosen rows in the user's own units.
-    let positions: Vec<u64> = rows.iter().map(|&p| pool.candidates[p].position).collect();
-    let rows = RowSet::concat(run(engine, &Fetching { positions: &positions })?);
-    clock.lap("rows");
-    let calibration = CalibrationFacts {
-        certificate,
-        guard,
-        prior_scale: settings.prior_scale,
-        pool: pool.len(),
-        rounds: calibrated.rounds,
-    };
-    Ok(Selected {
-        rows,
-        weights,
-        draws: size as u64,
-        exact: false,
-        facts: Some(facts),
-        calibration: Some(calibration),
-        warning: None,
-    })
+    let positions = rows.iter().map(|&p| pool.candidates[p].position).collect();
+    Ok(Chosen { positions, weights, certificate, guard, pool: pool.len(), rounds: calibrated.rounds })
 }
 
 /// The rows that the survey picked, weighted to stand for all.

@@ -7,6 +7,7 @@ use crate::calibration::certificate::{Certificate, Guard};
 use crate::encoding::{Encoding, Scratch};
 use crate::engine::Missing;
 use crate::error::Result;
+use crate::fingerprint::Fingerprint;
 use crate::points::Points;
 use crate::rng::Seed;
 use crate::selection::Size;
@@ -58,6 +59,8 @@ pub struct Provenance {
     pub rows_dropped: u64,
     /// The sum of the weights of the rows in use: their number, if they were not weighted.
     pub mass: f64,
+    /// What tells the rows in use from others, whatever their order.
+    pub fingerprint: Fingerprint,
     /// Passes over the data.
     pub passes: usize,
     /// The seed.

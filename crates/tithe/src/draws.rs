@@ -63,6 +63,62 @@ impl Stats {
         }
     }
 
+    /// The same kind of notes, of no draw yet.
+    fn emptied(&self) -> Stats {
+        match self {
+            Stats::Metropolis { step_size, .. } => {
+                Stats::Metropolis { acceptance_rate: Vec::new(), step_size: *step_size }
+            }
+            Stats::Hamiltonian { step_size, .. } => Stats::Hamiltonian {
+                acceptance_rate: Vec::new(),
+                diverging: Vec::new(),
+                energy: Vec::new(),
+                tree_depth: Vec::new(),
+                n_steps: Vec::new(),
+                step_size: *step_size,
+                reached_max_treedepth: Vec::new(),
+            },
+            Stats::Independent => Stats::Independent,
+        }
+    }
+
+    /// Adds what another chain of the same sampler noted of its draw `i`.
+    fn push(&mut self, other: &Stats, i: usize) {
+        match (self, other) {
+            (Stats::Metropolis { acceptance_rate, .. }, Stats::Metropolis { acceptance_rate: from, .. }) => {
+                acceptance_rate.push(from[i]);
+            }
+            (
+                Stats::Hamiltonian {
+                    acceptance_rate,
+                    diverging,
+                    energy,
+                    tree_depth,
+                    n_steps,
+                    reached_max_treedepth,
+                    ..
+                },
+                Stats::Hamiltonian {
+                    acceptance_rate: rates,
+                    diverging: divergent,
+                    energy: energies,
+                    tree_depth: depths,
+                    n_steps: steps,
+                    reached_max_treedepth: cut,
+                    ..
+                },
+            ) => {
+                acceptance_rate.push(rates[i]);
+                diverging.push(divergent[i]);
+                energy.push(energies[i]);
+                tree_depth.push(depths[i]);
+                n_steps.push(steps[i]);
+                reached_max_treedepth.push(cut[i]);
+            }
+            _ => {}
+        }
+    }
+
     /// The step after warm-up, where the sampler has one.
     pub fn step_size(&self) -> Option<f64> {
         match self {
@@ -91,6 +147,23 @@ impl Draws {
     /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Some draws, by their positions among all draws of all chains, as one chain. The step is the first chain's.
+    pub(crate) fn pick(&self, picks: &[usize]) -> Chain {
+        let (dim, per_chain) = (self.dim(), self.draws_per_chain().max(1));
+        let places = || picks.iter().map(|&s| (&self.chains[s / per_chain], s % per_chain));
+        let mut stats = self.chains.first().map_or(Stats::Independent, |chain| chain.stats.emptied());
+        for (chain, i) in places() {
+            stats.push(&chain.stats, i);
+        }
+        Chain {
+            theta: places()
+                .flat_map(|(chain, i)| chain.theta[i * dim..(i + 1) * dim].iter().copied())
+                .collect(),
+            lp: places().map(|(chain, i)| chain.lp[i]).collect(),
+            stats,
+        }
     }
 
     /// Every draw of every chain, in order: one slice of coefficients each.

@@ -108,6 +108,11 @@ impl Encoding {
         usize::from(self.intercept) + self.features.iter().map(Feature::width).sum::<usize>()
     }
 
+    /// LIBSVM: the highest index among features `x1`, `x2`, ….
+    pub(crate) fn highest_index(&self) -> Option<u32> {
+        self.features.iter().filter_map(|feature| feature.column.strip_prefix('x')?.parse().ok()).max()
+    }
+
     /// The coefficients' names: `intercept`, the column, or `column=level`.
     pub fn coefficient_names(&self) -> Vec<String> {
         let intercept = self.intercept.then(|| INTERCEPT.to_string());

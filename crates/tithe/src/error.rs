@@ -118,6 +118,12 @@ pub enum ErrorKind {
         /// What to do.
         help: Option<String>,
     },
+    /// Data that is not what a file of this program's was made from.
+    #[error("this is not the data that it was made from: {what}")]
+    OtherData {
+        /// How it differs.
+        what: String,
+    },
     /// A computation that did not reach a usable answer.
     #[error("{what}")]
     Numerical {
@@ -158,6 +164,10 @@ impl Error {
                     .to_string(),
             ),
             ErrorKind::UnknownColumn { available, .. } => Some(columns_there_are(available)),
+            ErrorKind::OtherData { .. } => Some(
+                "name the same data, in any order and format, with the same reading flags; or go on all the same with --force"
+                    .to_string(),
+            ),
             ErrorKind::Missing { .. } => Some(
                 "repair the data, leave the column out with --exclude, or leave the rows out with --missing drop"
                     .to_string(),

@@ -1,5 +1,6 @@
 //! Coresets and posteriors on disk: plain Parquet tables with their story in the metadata, written whole or not at all.
 
+mod corrected;
 mod posterior;
 mod stan;
 mod text;
@@ -20,6 +21,7 @@ use parquet::file::properties::WriterProperties;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use corrected::{write_corrected, write_resampled};
 pub(crate) use posterior::transform;
 pub use posterior::{prior_scale, read_posterior, write_posterior};
 pub use stan::write_stan_csv;
@@ -211,7 +213,7 @@ fn to_arrow(field: &Field, column: &Column) -> ArrayRef {
 /// What a file of this program's says of itself.
 #[derive(Clone, Debug)]
 pub struct Story {
-    /// What the file is: "coreset" or "posterior".
+    /// What the file is: "coreset", "posterior" or "corrected posterior".
     pub kind: String,
     /// Everything it says, as JSON.
     pub json: Value,

@@ -12,6 +12,7 @@ use crate::draws::Draws;
 use crate::encoding::{Encoding, Scratch};
 use crate::engine::{Engine, Missing, thread_pool};
 use crate::error::{Error, ErrorKind, Result};
+use crate::fingerprint::Fingerprint;
 use crate::mcmc::{self, Sampler};
 use crate::model::likelihood::{self, Curvature, CurvatureSums};
 use crate::model::posterior::laplace;
@@ -88,6 +89,8 @@ pub enum Basis {
         rows_dropped: u64,
         /// The sum of the weights of the rows in use.
         mass: f64,
+        /// What tells the rows in use from others.
+        fingerprint: Fingerprint,
         /// What was done with missing values.
         missing: Missing,
         /// Things the user should know.
@@ -101,6 +104,22 @@ impl Basis {
         match self {
             Basis::Coreset { provenance, .. } => provenance.rows,
             Basis::Data { rows, .. } => *rows,
+        }
+    }
+
+    /// What tells these rows from others.
+    pub fn fingerprint(&self) -> Fingerprint {
+        match self {
+            Basis::Coreset { provenance, .. } => provenance.fingerprint,
+            Basis::Data { fingerprint, .. } => *fingerprint,
+        }
+    }
+
+    /// What was done with missing values.
+    pub fn missing(&self) -> Missing {
+        match self {
+            Basis::Coreset { provenance, .. } => provenance.missing,
+            Basis::Data { missing, .. } => *missing,
         }
     }
 }
@@ -131,6 +150,7 @@ pub fn fit_data(
         rows_read: learnt.rows_read,
         rows_dropped: learnt.rows_read - learnt.rows,
         mass: learnt.mass,
+        fingerprint: learnt.fingerprint,
         missing,
         warnings: learnt.warnings.clone(),
     };
@@ -154,8 +174,13 @@ fn fit_points(
     let posterior = Posterior::new(points, &priors)?;
     let pool = thread_pool(settings.threads)?;
     let approximation = posterior.laplace()?;
+    let (mut gradient, mut scratch) = (vec![0.0; points.dim()], Vec::new());
+    let peak = posterior.value_and_gradient(approximation.mean(), &mut gradient, &mut scratch);
+    let expansion = Expansion { gaussian: &approximation, peak };
+    // The `lp` of a draw is that of what it was drawn from.
+    let density: &dyn LogDensity = if settings.sampler == Sampler::Laplace { &expansion } else { &posterior };
     let draws = pool.install(|| {
-        mcmc::run(&posterior, &names, &approximation, settings.sampler, &settings.draws, observer)
+        mcmc::run(density, &names, &approximation, settings.sampler, &settings.draws, observer)
     })?;
     let separated = points.tiles().all(|tile| least_margin(&tile, approximation.mean()) > 0.0);
     Ok(finish(draws, encoding, priors, basis, settings, separated))

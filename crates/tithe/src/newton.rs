@@ -17,6 +17,10 @@ const NEAR: f64 = 1e-6;
 /// The same where a step costs next to nothing: far below any KL that is told.
 const EXACT: f64 = 1e-14;
 const MOST_STEPS: usize = 100;
+/// A gain below this share of the log-posterior is lost in its rounding.
+const SHOWN: f64 = 1e-11;
+/// Where rounding stops the steps, this squared decrement is still a mode.
+const NEAR_ENOUGH: f64 = 1e-3;
 
 /// The pass: value, gradient and Hessian of the log-likelihood at one parameter.
 pub(crate) struct Curving<'a> {
@@ -87,13 +91,17 @@ fn mode(
 ) -> Result<Mode> {
     let mut theta = start;
     let mut here = Local::new(look(&theta)?, prior_precision, &theta);
+    let mut last = f64::INFINITY;
     for _ in 0..MOST_STEPS {
         let step = here.step()?;
         let decrement: f64 = step.iter().zip(&here.gradient).map(|(step, gradient)| step * gradient).sum();
         let ahead = |length: f64| -> Vec<f64> {
             theta.iter().zip(&step).map(|(theta, step)| theta + length * step).collect()
         };
-        if decrement <= near {
+        let shown = decrement > SHOWN * here.value.abs();
+        let stuck = !shown && decrement > 0.5 * last && decrement <= NEAR_ENOUGH;
+        last = decrement;
+        if decrement <= near || stuck {
             let mode = ahead(1.0);
             return Ok(Mode { theta, likelihood: here.likelihood, precision: here.precision, mode });
         }
@@ -103,7 +111,8 @@ fn mode(
         let (next, there) = loop {
             let next = ahead(length);
             let there = Local::new(look(&next)?, prior_precision, &next);
-            if there.value >= here.value + 1e-4 * length * decrement - noise {
+            // So near to the mode that the value cannot show the gain, a Newton step is right.
+            if !shown || there.value >= here.value + 1e-4 * length * decrement - noise {
                 break (next, there);
             }
             if length * decrement < noise {

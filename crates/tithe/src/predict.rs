@@ -174,7 +174,7 @@ impl Plan {
         observer: &dyn Observer,
     ) -> Result<Plan> {
         let options =
-            OpenOptions { features: options.features.or(highest_index(encoding)), ..options.clone() };
+            OpenOptions { features: options.features.or(encoding.highest_index()), ..options.clone() };
         // A first look tells the columns; those that are only copied are then read as text, which keeps every digit.
         let fields = open_inputs(inputs.clone(), &options)?.fields().to_vec();
         let mut text = options.text.clone();
@@ -260,11 +260,6 @@ impl Plan {
         RecordBatch::try_new(self.schema.clone(), arrays)
             .map_err(|error| Error::malformed(&place.file, error.to_string()))
     }
-}
-
-/// LIBSVM: the highest index among features `x1`, `x2`, ….
-fn highest_index(encoding: &Encoding) -> Option<u32> {
-    encoding.features.iter().filter_map(|feature| feature.column.strip_prefix('x')?.parse().ok()).max()
 }
 
 /// The type that a copied column is written in: the user's own, or text in a file of text.

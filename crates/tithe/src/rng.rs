@@ -32,6 +32,8 @@ pub enum Purpose {
     Pool = 7,
     /// The rows added by pricing; one stream a round.
     Pricing = 8,
+    /// Draws picked anew in proportion to their weights.
+    Resample = 9,
 }
 
 impl Seed {

@@ -27,6 +27,11 @@ pub enum Size {
         /// The theorem's universal constant c, which it leaves unnamed; the authors' code has 4.
         constant: f64,
     },
+    /// As few as reach this KL to the full data's posterior, by the certificate; for calibrated coresets.
+    Kl {
+        /// The largest KL, in nats.
+        target: f64,
+    },
 }
 
 impl Size {
@@ -42,6 +47,9 @@ impl Size {
             }
             Size::Guarantee { constant, .. } if !(constant > 0.0 && constant.is_finite()) => {
                 Err(Error::setting("--constant", format!("must be positive, but is {constant}")))
+            }
+            Size::Kl { target } if !(target > 0.0 && target.is_finite()) => {
+                Err(Error::setting("--kl", format!("must be positive, but is {target}")))
             }
             size => Ok(size),
         }

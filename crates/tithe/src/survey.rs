@@ -7,6 +7,7 @@ use crate::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE};
 use crate::encoding::{Coding, Encoding, Feature, Label, LabelValue};
 use crate::engine::{Engine, Missing};
 use crate::error::{Error, ErrorKind, Result};
+use crate::fingerprint::Fingerprint;
 use crate::math::vectorized;
 use crate::pass::Pass;
 use crate::rng::{Purpose, Seed};
@@ -46,6 +47,7 @@ struct Found {
     rows: u64,
     columns: Vec<ColumnFound>,
     picks: Slots,
+    fingerprint: Fingerprint,
 }
 
 #[derive(Default)]
@@ -97,6 +99,8 @@ pub struct Learnt {
     pub rows: u64,
     /// The sum of the weights of the rows in use.
     pub mass: f64,
+    /// What tells these rows from others.
+    pub fingerprint: Fingerprint,
     /// Rows chosen uniformly (by weight): 1,000 times for each cluster.
     pub picks: Picked,
     /// The first of these, at most 2.5 % of the data: the clustering looks at them.
@@ -129,6 +133,7 @@ pub fn survey(
         rows_read: found.rows_read,
         rows: found.rows,
         mass,
+        fingerprint: found.fingerprint,
         picks: finish(found.picks)?,
         clustering_picks: finish(for_clustering)?,
         warnings,
@@ -183,13 +188,15 @@ impl Pass for Survey<'_> {
                 racer.race(block, if usable { weights } else { &[] }, &mut rng)
             }
         };
-        Ok(Found { rows_read: block.rows_read as u64, rows: block.len as u64, columns, picks })
+        let fingerprint = Fingerprint::of(block);
+        Ok(Found { rows_read: block.rows_read as u64, rows: block.len as u64, columns, picks, fingerprint })
     }
 
     fn merge(&self, found: &mut Found, next: Found) {
         found.rows_read += next.rows_read;
         found.rows += next.rows;
         found.picks.merge(next.picks);
+        found.fingerprint.merge(next.fingerprint);
         for (c, (ours, theirs)) in found.columns.iter_mut().zip(next.columns).enumerate() {
             ours.flaws.merge(theirs.flaws);
             ours.moments.merge(theirs.moments);

@@ -1,19 +1,25 @@
 //! A certificate, as JSON and in words.
 
 use serde_json::{Value, json};
-use tithe::calibration::certificate::{Guard, Verdict};
+use tithe::calibration::certificate::{Certificate, Guard, Verdict};
 use tithe::coreset::Coreset;
 
 use crate::show::number;
 
-/// The certificate as JSON; `null` where there is none.
+/// A coreset's own certificate as JSON; `null` where there is none.
 pub fn record(coreset: &Coreset) -> Value {
     if coreset.provenance.exact {
         return json!({"kl": 0.0, "verdict": "exact"});
     }
     let Some(facts) = &coreset.provenance.calibration else { return Value::Null };
-    let names = coreset.encoding.coefficient_names();
-    let certificate = &facts.certificate;
+    let mut record = record_of(&coreset.encoding.coefficient_names(), &facts.certificate);
+    record["guard"] = json!(guard(facts.guard));
+    record["prior"] = json!(format!("normal:{}", facts.prior_scale));
+    record
+}
+
+/// A certificate as JSON.
+pub fn record_of(names: &[String], certificate: &Certificate) -> Value {
     let by_name = |values: &[f64]| -> Value {
         names.iter().zip(values).map(|(name, value)| (name.clone(), json!(value))).collect()
     };
@@ -37,16 +43,21 @@ pub fn record(coreset: &Coreset) -> Value {
         "deficient": deficient,
         "mean_shifts": by_name(&certificate.mean_shifts),
         "sd_ratios": by_name(&certificate.sd_ratios),
-        "guard": guard(facts.guard),
-        "prior": format!("normal:{}", facts.prior_scale),
     })
 }
 
-/// The certificate in a few lines, each with two spaces before it.
+/// A coreset's own certificate in a few lines, each with two spaces before it.
 pub fn lines(coreset: &Coreset) -> String {
     let Some(facts) = &coreset.provenance.calibration else { return String::new() };
-    let names = coreset.encoding.coefficient_names();
-    let certificate = &facts.certificate;
+    let mut text = lines_of(&coreset.encoding.coefficient_names(), &facts.certificate);
+    if facts.guard == Guard::Reference {
+        text += "    calibration did not improve on the selection's own weights, which were kept\n";
+    }
+    text
+}
+
+/// A certificate in a few lines.
+pub fn lines_of(names: &[String], certificate: &Certificate) -> String {
     let (low, high) = certificate.sd_ratio_range();
     let mut text = format!(
         "  certificate: {}\n    KL to the full data's posterior {} nats; means shifted by at most {} sd; sd ratios {} to {}\n",
@@ -64,9 +75,6 @@ pub fn lines(coreset: &Coreset) -> String {
             coefficients.join(", "),
             number(missing.information)
         );
-    }
-    if facts.guard == Guard::Reference {
-        text += "    calibration did not improve on the selection's own weights, which were kept\n";
     }
     text
 }

@@ -24,6 +24,13 @@ pub fn run(args: &InspectArgs) -> Result<()> {
                 show::print(&describe_posterior(args, &fit));
             }
         }
+        Some(story) if story.kind == "corrected posterior" => {
+            if args.json {
+                show::print(&format!("{}\n", story.json));
+            } else {
+                show::print(&describe_corrected(args, &story.json));
+            }
+        }
         Some(story) => {
             let coreset = read_coreset(&args.file)?;
             if args.json {
@@ -121,6 +128,18 @@ fn describe_posterior(args: &InspectArgs, fit: &Fit) -> String {
         line("warning", finding.to_string());
     }
     lines.join("\n") + "\n"
+}
+
+fn describe_corrected(args: &InspectArgs, story: &Value) -> String {
+    let figure = |key: &str| story[key].as_f64().map_or("unknown".to_string(), number);
+    format!(
+        "{}: draws with importance weights (column {})\n  KL before correction {} nats, Pareto k {}, efficiency {}\n",
+        args.file.display(),
+        story["weight_column"].as_str().unwrap_or("weight"),
+        figure("kl"),
+        figure("k_hat"),
+        figure("efficiency"),
+    )
 }
 
 fn kind_name(kind: Kind) -> &'static str {

@@ -3,12 +3,14 @@
 pub mod about;
 pub mod build;
 mod certificate;
+pub mod certify;
 pub mod demo;
 pub mod export;
 pub mod fit;
 pub mod generate;
 pub mod inspect;
 pub mod predict;
+pub mod verify;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

@@ -89,6 +89,11 @@ impl Guard {
 }
 
 impl Certificate {
+    /// True if the KL is at most `kl` and the coreset misses no direction.
+    pub fn meets(&self, kl: f64) -> bool {
+        self.kl <= kl && self.deficiencies.is_empty()
+    }
+
     /// The largest shift of a mean, in posterior standard deviations.
     pub fn largest_shift(&self) -> f64 {
         self.mean_shifts.iter().fold(0.0, |largest, shift| shift.abs().max(largest))

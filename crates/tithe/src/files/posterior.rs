@@ -72,7 +72,7 @@ pub(crate) fn transform(encoding: &Encoding) -> (Vec<f64>, Vec<f64>) {
 }
 
 /// A column of ours, out of the coefficients' way.
-fn own_name(name: &str, coefficients: &[String]) -> String {
+pub(super) fn own_name(name: &str, coefficients: &[String]) -> String {
     if coefficients.iter().any(|known| known == name) { format!("stats.{name}") } else { name.to_string() }
 }
 

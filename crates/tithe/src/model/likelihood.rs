@@ -127,6 +127,72 @@ pub fn value(points: &Points, theta: &[f64]) -> f64 {
     -total(&sum)
 }
 
+/// `s_n = z_n·θ` for the rows of a tile and four parameters: each load of `z` serves all four.
+#[inline(always)]
+fn margins_of_four(tile: &Tile<'_>, theta: [&[f64]; 4], margin: &mut [Lane; 4]) {
+    let dim = tile.z.len();
+    let theta = theta.map(|theta| &theta[..dim]);
+    for start in (0..TILE).step_by(LANES) {
+        let mut sum = [[0.0; LANES]; 4];
+        for (d, z) in tile.z.iter().enumerate() {
+            let z: &Part = z[start..].first_chunk().expect("TILE is a multiple of LANES");
+            for k in 0..4 {
+                let coefficient = theta[k][d];
+                for l in 0..LANES {
+                    sum[k][l] = z[l].mul_add(coefficient, sum[k][l]);
+                }
+            }
+        }
+        for k in 0..4 {
+            margin[k][start..start + LANES].copy_from_slice(&sum[k]);
+        }
+    }
+}
+
+/// The log-likelihood at many parameters in the making: tiles are added one by one.
+#[derive(Clone, Debug)]
+pub struct ValueSums {
+    loss: Vec<Part>,
+}
+
+impl ValueSums {
+    /// The sums of no rows, for so many parameters.
+    pub fn new(parameters: usize) -> ValueSums {
+        ValueSums { loss: vec![[0.0; LANES]; parameters] }
+    }
+
+    /// Adds one tile, always at the same parameters.
+    pub fn add_tile(&mut self, tile: &Tile<'_>, theta: &[Vec<f64>]) {
+        vectorized(
+            #[inline(always)]
+            || {
+                let mut margin = [Lane::ZERO; 4];
+                for (theta, sums) in theta.chunks(4).zip(self.loss.chunks_mut(4)) {
+                    if let [a, b, c, d] = theta {
+                        margins_of_four(tile, [a, b, c, d], &mut margin);
+                    } else {
+                        for (theta, margin) in theta.iter().zip(&mut margin) {
+                            margins(tile, theta, margin);
+                        }
+                    }
+                    for (sum, margin) in sums.iter_mut().zip(&margin) {
+                        let mut loss = Lane::ZERO;
+                        for r in 0..TILE {
+                            loss[r] = tile.w[r] * softplus_and_slope(margin[r]).0;
+                        }
+                        add_rows(&loss, sum);
+                    }
+                }
+            },
+        );
+    }
+
+    /// The sums themselves: `L(θ)` for each parameter.
+    pub fn finish(&self) -> Vec<f64> {
+        self.loss.iter().map(|loss| -total(loss)).collect()
+    }
+}
+
 /// Value, gradient and curvature of the log-likelihood of some rows; those of other rows can be added.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curvature {
@@ -329,6 +395,18 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn values_at_many_parameters_are_those_at_each((points, theta) in points_and_theta(), count in 0usize..10) {
+            let many: Vec<Vec<f64>> =
+                (0..count).map(|k| theta.iter().map(|t| t * (1.0 - 0.3 * k as f64)).collect()).collect();
+            let mut sums = ValueSums::new(count);
+            points.tiles().for_each(|tile| sums.add_tile(&tile, &many));
+            for (theta, found) in many.iter().zip(sums.finish()) {
+                let size: f64 = points.weights().iter().sum::<f64>() * 9.0;
+                prop_assert!(near(found, plainly(&points, theta).value, size));
+            }
+        }
 
         #[test]
         fn the_fast_sweeps_agree_with_the_plain_one((points, theta) in points_and_theta()) {

@@ -124,7 +124,9 @@ pub fn laplace(
         };
         let step = factor.solve(&here.gradient);
         let decrement = (0..dim).map(|i| step[(i, 0)] * here.gradient[(i, 0)]).sum::<f64>().max(0.0).sqrt();
-        if damping == 0.0 && decrement <= DECREMENT {
+        // Enormous weights leave the gradient with rounding errors that no step can remove.
+        let near = DECREMENT.max(1e-13 * here.value.abs().sqrt());
+        if damping == 0.0 && decrement <= near {
             // One more full step costs nothing and brings the mode to the last digits.
             for i in 0..dim {
                 theta[i] += step[(i, 0)];

@@ -361,6 +361,11 @@ impl Priors {
     pub fn dim(&self) -> usize {
         self.coefficients.len()
     }
+
+    /// `Σ ln p(θ_i)`.
+    pub fn log_density(&self, theta: &[f64]) -> f64 {
+        self.coefficients.iter().zip(theta).map(|(prior, &x)| prior.local(x).value).sum()
+    }
 }
 
 /// Which prior each coefficient is to have.

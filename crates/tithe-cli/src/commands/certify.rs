@@ -1,0 +1,51 @@
+//! `tithe certify`: the certificate of a coreset of any method.
+
+use serde_json::json;
+use tithe::certify::{CertifySettings, certify};
+use tithe::engine::{Engine, LocalEngine};
+use tithe::error::Result;
+use tithe::files::read_coreset;
+
+use crate::args::CertifyArgs;
+use crate::commands::certificate;
+use crate::plan;
+use crate::show::{self, Watcher, count};
+
+/// Certifies and tells.
+pub fn run(args: &CertifyArgs) -> Result<()> {
+    let coreset = read_coreset(&args.coreset)?;
+    let memory = plan::memory(&args.engine);
+    let table = plan::open_full_data(&args.data, &coreset.encoding, memory, None, [])?;
+    let watcher = Watcher::new(args.show.quiet);
+    let missing = coreset.provenance.missing;
+    let engine = LocalEngine::new(table, &plan::engine(&args.engine, missing), &watcher)?;
+    let settings = CertifySettings { prior_scale: args.prior_scale, force: args.force };
+    let found = certify(&engine, &coreset, &settings)?;
+    let names = coreset.encoding.coefficient_names();
+    if args.show.json {
+        let mut record = certificate::record_of(&names, &found.certificate);
+        record["prior"] = json!(format!("normal:{}", args.prior_scale));
+        let record = json!({
+            "coreset": args.coreset,
+            "method": coreset.provenance.method,
+            "rows": found.identity.rows,
+            "same_data": found.same_data,
+            "distinct_rows": coreset.rows.len(),
+            "certificate": record,
+            "passes": engine.passes(),
+        });
+        show::print(&format!("{record}\n"));
+    } else {
+        show::print(&format!(
+            "{}: {} weighted rows for {}\n{}",
+            args.coreset.display(),
+            count(coreset.rows.len() as u64),
+            count(found.identity.rows),
+            certificate::lines_of(&names, &found.certificate)
+        ));
+    }
+    if !found.same_data {
+        show::message("warning: this is not the data that the coreset was built from");
+    }
+    Ok(())
+}

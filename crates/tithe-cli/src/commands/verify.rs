@@ -1,0 +1,136 @@
+//! `tithe verify`: a posterior checked and corrected against the full data.
+
+use serde_json::{Value, json};
+use tithe::engine::LocalEngine;
+use tithe::error::Result;
+use tithe::files::{read_coreset, read_posterior, write_corrected, write_resampled};
+use tithe::fit::Fit;
+use tithe::rng::Seed;
+use tithe::search::{Worst, largest_relative_error};
+use tithe::verify::{Figures, Judgement, Verification, VerifySettings, verify};
+
+use crate::args::VerifyArgs;
+use crate::commands::create_output;
+use crate::plan;
+use crate::show::{self, Watcher, count, number};
+
+/// Verifies, tells, and writes the corrected draws.
+pub fn run(args: &VerifyArgs) -> Result<()> {
+    let fit = read_posterior(&args.posterior)?;
+    let coreset = args.coreset.as_deref().filter(|_| args.epsilon_check).map(read_coreset).transpose()?;
+    let own = [Some(args.posterior.clone()), args.coreset.clone()];
+    let memory = plan::memory(&args.engine);
+    let table = plan::open_full_data(&args.data, &fit.encoding, memory, args.write.as_deref(), own)?;
+    let output = args.write.as_deref().map(create_output).transpose()?;
+
+    let watcher = Watcher::new(args.show.quiet);
+    let engine = LocalEngine::new(table, &plan::engine(&args.engine, fit.basis.missing()), &watcher)?;
+    let settings = VerifySettings { draws: args.draws, force: args.force };
+    let found = verify(&engine, &fit, &settings)?;
+    let worst = match &coreset {
+        Some(coreset) => Some(largest_relative_error(&engine, coreset, Seed(0))?),
+        None => None,
+    };
+    if let Some(output) = output {
+        match args.resample {
+            true => write_resampled(&fit, &found, Seed(0), output)?,
+            false => write_corrected(&fit, &found, output)?,
+        }
+    }
+    if args.show.json {
+        show::print(&format!("{}\n", record(args, &fit, &found, worst.as_ref())));
+    } else {
+        show::print(&table_of(args, &fit, &found, worst.as_ref()));
+    }
+    if !found.same_data {
+        show::message("warning: this is not the data that the posterior speaks of");
+    }
+    Ok(())
+}
+
+fn words(judgement: Judgement) -> &'static str {
+    match judgement {
+        Judgement::Indistinguishable => "indistinguishable from the full data's posterior",
+        Judgement::Good => {
+            "good: the corrected figures are the better ones, but the draws may be used as they are"
+        }
+        Judgement::Correctable => "off: use the corrected figures, not the draws",
+        Judgement::TooFar => {
+            "too far off: neither the draws nor their correction can be trusted; build a larger coreset"
+        }
+    }
+}
+
+/// The result as JSON.
+fn record(args: &VerifyArgs, fit: &Fit, found: &Verification, worst: Option<&Worst>) -> Value {
+    let by_name = |figures: &[Figures]| -> Value {
+        fit.draws.names.iter().zip(figures).map(|(name, figures)| (name.clone(), json!(figures))).collect()
+    };
+    json!({
+        "posterior": args.posterior,
+        "rows": found.identity.rows,
+        "same_data": found.same_data,
+        "draws": found.chosen.len(),
+        "kl": found.kl,
+        // JSON has no infinity: null is a tail too short to fit.
+        "k_hat": found.psis.k_hat,
+        "effective_draws": found.psis.effective_draws(),
+        "efficiency": found.efficiency(),
+        "verdict": found.judgement,
+        "drawn": by_name(&found.drawn),
+        "corrected": by_name(&found.corrected),
+        "epsilon_lower_bound": worst.map(|worst| worst.relative_error),
+        "output": args.write,
+    })
+}
+
+/// The result as a table.
+fn table_of(args: &VerifyArgs, fit: &Fit, found: &Verification, worst: Option<&Worst>) -> String {
+    let names = &fit.draws.names;
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max("coefficient".len());
+    let mut text = format!("{:<width$} {:^43} | {:^43}\n", "", "as drawn", "corrected to the full data");
+    let head = |text: &mut String| {
+        *text += &format!("{:>10} {:>10} {:>10} {:>10}", "mean", "sd", "5 %", "95 %");
+    };
+    text += &format!("{:<width$} ", "coefficient");
+    head(&mut text);
+    text += " | ";
+    head(&mut text);
+    text += "\n";
+    let figures = |f: &Figures| {
+        format!("{:>10} {:>10} {:>10} {:>10}", number(f.mean), number(f.sd), number(f.q05), number(f.q95))
+    };
+    for ((name, drawn), corrected) in names.iter().zip(&found.drawn).zip(&found.corrected) {
+        text += &format!("{name:<width$} {} | {}\n", figures(drawn), figures(corrected));
+    }
+    text += &format!(
+        "{}: {}\n  KL to the full data's posterior {} nats, by {} draws on {} rows\n",
+        args.posterior.display(),
+        words(found.judgement),
+        number(found.kl),
+        count(found.chosen.len() as u64),
+        count(found.identity.rows),
+    );
+    let k_hat = match found.psis.k_hat {
+        k if k.is_finite() => format!("Pareto k {k:.2}, "),
+        _ => String::new(),
+    };
+    text += &format!(
+        "  importance weights: {k_hat}efficiency {:.1} % ({:.0} effective draws)\n",
+        100.0 * found.efficiency(),
+        found.psis.effective_draws()
+    );
+    if let Some(worst) = worst {
+        text += &format!(
+            "  the paper's ε is at least {} in the ball of radius {} ({} parameters tried)\n",
+            number(worst.relative_error),
+            number(worst.radius),
+            count(worst.tried as u64)
+        );
+    }
+    if let Some(path) = &args.write {
+        let what = if args.resample { "draws from the corrected posterior" } else { "draws with weights" };
+        text += &format!("  {what} are in {}\n", path.display());
+    }
+    text
+}

@@ -1,0 +1,159 @@
+//! A fingerprint of the rows in use: the same for the same rows in any order and any format, another for other rows.
+//!
+//! Each row is hashed over its columns, and the rows' hashes are added modulo 2⁶⁴: exact, so fingerprints of parts add up
+//! to that of the whole, whatever the parts. It guards against mistakes, not against malice.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::block::{Block, Column};
+use crate::math::vectorized;
+
+/// A sum of hashes of rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Fingerprint(u64);
+
+/// Rows hashed at a time; their hashes stay in the first-level cache while the columns go by.
+const ROWS: usize = 512;
+const START: u64 = 0x243f_6a88_85a3_08d3;
+const MISSING: u64 = 0x1319_8a2e_0370_7344;
+
+impl Fingerprint {
+    /// The fingerprint of a block's rows.
+    pub fn of(block: &Block) -> Fingerprint {
+        let levels: Vec<Vec<u64>> = block
+            .columns
+            .iter()
+            .map(|column| match column {
+                Column::Number(_) => Vec::new(),
+                Column::Text { levels, .. } => levels.iter().map(|level| hash_of_text(level)).collect(),
+            })
+            .collect();
+        let mut total = 0u64;
+        for start in (0..block.len).step_by(ROWS) {
+            let rows = start..block.len.min(start + ROWS);
+            let mut hashes = [START; ROWS];
+            let hashes = &mut hashes[..rows.len()];
+            for (column, levels) in block.columns.iter().zip(&levels) {
+                match column {
+                    Column::Number(values) => vectorized(
+                        #[inline(always)]
+                        || {
+                            for (hash, value) in hashes.iter_mut().zip(&values[rows.clone()]) {
+                                // Adding 0 makes −0 the 0 that it equals.
+                                *hash = mixed(*hash ^ (value + 0.0).to_bits());
+                            }
+                        },
+                    ),
+                    Column::Text { codes, .. } => {
+                        for (hash, code) in hashes.iter_mut().zip(&codes[rows.clone()]) {
+                            *hash = mixed(*hash ^ levels.get(*code as usize).copied().unwrap_or(MISSING));
+                        }
+                    }
+                }
+            }
+            total = hashes.iter().fold(total, |total, hash| total.wrapping_add(mixed(*hash)));
+        }
+        Fingerprint(total)
+    }
+
+    /// Adds the fingerprint of other rows.
+    pub fn merge(&mut self, other: Fingerprint) {
+        self.0 = self.0.wrapping_add(other.0);
+    }
+}
+
+#[inline(always)]
+fn mixed(hash: u64) -> u64 {
+    let product = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    product ^ (product >> 29)
+}
+
+/// FNV-1a.
+fn hash_of_text(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl From<Fingerprint> for String {
+    fn from(fingerprint: Fingerprint) -> String {
+        fingerprint.to_string()
+    }
+}
+
+impl TryFrom<String> for Fingerprint {
+    type Error = std::num::ParseIntError;
+
+    fn try_from(text: String) -> Result<Fingerprint, Self::Error> {
+        u64::from_str_radix(&text, 16).map(Fingerprint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{Segment, TextBuilder};
+
+    fn block(rows: &[(f64, &str)]) -> Block {
+        let mut text = TextBuilder::default();
+        rows.iter().for_each(|(_, word)| text.push(Some(word)));
+        let numbers: Vec<f64> = rows.iter().map(|(number, _)| *number).collect();
+        let columns = vec![Column::Number(numbers.into()), text.finish()];
+        Block::new(0, 0, Segment { columns, len: rows.len() })
+    }
+
+    fn rows(count: usize) -> Vec<(f64, &'static str)> {
+        (0..count).map(|n| (n as f64 * 0.37, ["a", "b", "c"][n % 3])).collect()
+    }
+
+    #[test]
+    fn order_and_parts_do_not_matter() {
+        let mut all = rows(1500);
+        let whole = Fingerprint::of(&block(&all));
+        let mut sum = Fingerprint::of(&block(&all[..700]));
+        sum.merge(Fingerprint::of(&block(&all[700..])));
+        assert_eq!(sum, whole);
+        all.reverse();
+        assert_eq!(Fingerprint::of(&block(&all)), whole);
+    }
+
+    #[test]
+    fn any_change_shows() {
+        let all = rows(1500);
+        let whole = Fingerprint::of(&block(&all));
+        let changed = |change: &dyn Fn(&mut Vec<(f64, &'static str)>)| {
+            let mut other = all.clone();
+            change(&mut other);
+            Fingerprint::of(&block(&other))
+        };
+        assert_ne!(changed(&|rows| rows[600].0 += 1e-12), whole);
+        assert_ne!(changed(&|rows| rows[601].1 = "d"), whole);
+        assert_ne!(changed(&|rows| rows.truncate(1499)), whole);
+        assert_ne!(changed(&|rows| rows.push((0.0, "a"))), whole);
+        // The columns' sums stay, the rows do not.
+        assert_ne!(
+            changed(&|rows| {
+                let first = rows[10].0;
+                rows[10].0 = rows[11].0;
+                rows[11].0 = first;
+            }),
+            whole
+        );
+        assert_eq!(changed(&|rows| rows[0].0 = -0.0), whole);
+    }
+
+    #[test]
+    fn it_survives_json() {
+        let fingerprint = Fingerprint::of(&block(&rows(10)));
+        let text = serde_json::to_string(&fingerprint).expect("json");
+        assert_eq!(serde_json::from_str::<Fingerprint>(&text).expect("a fingerprint"), fingerprint);
+    }
+}

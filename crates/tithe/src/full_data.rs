@@ -1,0 +1,94 @@
+//! The full data behind a coreset or a posterior: opened as its encoding says, and recognised by its fingerprint.
+
+use crate::block::{Block, Kind};
+use crate::encoding::{Coding, Encoding, LabelValue};
+use crate::engine::Engine;
+use crate::error::{ErrorKind, Result};
+use crate::fingerprint::Fingerprint;
+use crate::pass::Pass;
+use crate::source::{Input, OpenOptions, open_inputs};
+use crate::table::{Roles, Table};
+
+/// Opens data whose columns an encoding knows: the same features in the same order, label and weight.
+pub fn open_as(encoding: &Encoding, inputs: Vec<Input>, options: &OpenOptions) -> Result<Table> {
+    let features = options.features.or(encoding.highest_index());
+    let mut options = OpenOptions { features, ..options.clone() };
+    // A first look tells which columns must be read as text for the encoding to understand them.
+    let looked = open_inputs(inputs.clone(), &options)?;
+    let is_text = |column: &str| {
+        encoding
+            .features
+            .iter()
+            .any(|feature| feature.column == column && matches!(feature.coding, Coding::Levels { .. }))
+            || (encoding.label.column == column && matches!(encoding.label.positive, LabelValue::Text(_)))
+    };
+    let text = looked.fields().iter().filter(|field| field.kind != Kind::Text && is_text(&field.name));
+    options.text.extend(text.map(|field| field.name.clone()));
+    options.text.sort();
+    options.text.dedup();
+    let roles = Roles {
+        label: encoding.label.column.clone(),
+        weight: encoding.weight.clone(),
+        features: Some(encoding.features.iter().map(|feature| feature.column.clone()).collect()),
+        exclude: Vec::new(),
+    };
+    Table::new(open_inputs(inputs, &options)?, &roles)
+}
+
+/// Rows and what tells them from others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// How many there are.
+    pub rows: u64,
+    /// Their fingerprint.
+    pub fingerprint: Fingerprint,
+}
+
+impl Identity {
+    /// That of a block's rows.
+    pub fn of(block: &Block) -> Identity {
+        Identity { rows: block.len as u64, fingerprint: Fingerprint::of(block) }
+    }
+
+    /// Adds other rows.
+    pub fn merge(&mut self, other: Identity) {
+        self.rows += other.rows;
+        self.fingerprint.merge(other.fingerprint);
+    }
+
+    /// Refuses rows that are not the recorded ones.
+    pub fn expect(&self, recorded: Identity) -> Result<()> {
+        let what = if self.rows != recorded.rows {
+            format!("it has {} rows in use, and {} were recorded", self.rows, recorded.rows)
+        } else if self.fingerprint != recorded.fingerprint {
+            format!("its fingerprint is {}, and {} was recorded", self.fingerprint, recorded.fingerprint)
+        } else {
+            return Ok(());
+        };
+        Err(ErrorKind::OtherData { what }.into())
+    }
+}
+
+/// The pass that recognises data, where no other pass does so on its way.
+struct Recognising;
+
+impl Pass for Recognising {
+    const NAME: &'static str = "recognising the data";
+    type State = Identity;
+    type Worker = ();
+
+    fn worker(&self) {}
+
+    fn visit(&self, _worker: &mut (), block: &Block) -> Result<Identity> {
+        Ok(Identity::of(block))
+    }
+
+    fn merge(&self, state: &mut Identity, next: Identity) {
+        state.merge(next);
+    }
+}
+
+/// What an engine's rows are: one pass.
+pub fn identity(engine: &impl Engine) -> Result<Identity> {
+    Ok(engine.run(&Recognising)?.unwrap_or_default())
+}

@@ -1,0 +1,287 @@
+//! Verification and certificates on generated data: against long runs on all rows, with the wrong data, with rows missing, and
+//! with data that is hard to fit.
+
+use rand_distr::{Distribution, StandardNormal};
+use tithe::block::{Column, RowSet, Segment};
+use tithe::build::{BuildSettings, build_on};
+use tithe::certify::{CertifySettings, certify};
+use tithe::coreset::{Coreset, Method};
+use tithe::engine::{EngineSettings, LocalEngine, Missing};
+use tithe::error::ErrorKind;
+use tithe::fit::{Fit, FitSettings, fit_coreset, fit_data};
+use tithe::mcmc::{Sampler, Settings};
+use tithe::progress::Silent;
+use tithe::rng::{Purpose, Seed, open_unit};
+use tithe::search::largest_relative_error;
+use tithe::selection::Size;
+use tithe::source::memory::Columns;
+use tithe::survey::EncodingSettings;
+use tithe::table::{Roles, Table};
+use tithe::verify::{Judgement, VerifySettings, verify};
+
+type Named = Vec<(String, Vec<f64>)>;
+
+/// Correlated numbers on different scales and a rare positive class, one row in twenty-five.
+fn skewed(rows: usize, columns: usize) -> Named {
+    let mut rng = Seed(5).stream(Purpose::Generate, 0);
+    let mut data: Named = (0..columns).map(|c| (format!("x{c}"), Vec::new())).collect();
+    data.push(("y".to_string(), Vec::new()));
+    for _ in 0..rows {
+        let shared: f64 = StandardNormal.sample(&mut rng);
+        let mut s = -4.0;
+        for (c, (_, values)) in data[..columns].iter_mut().enumerate() {
+            let own: f64 = StandardNormal.sample(&mut rng);
+            let x = 0.6 * shared + own;
+            s += x * if c % 2 == 0 { 0.8 } else { -0.5 };
+            values.push(x * (c + 1) as f64);
+        }
+        let y = f64::from(u8::from(open_unit(&mut rng) < 1.0 / (1.0 + (-s).exp())));
+        data[columns].1.push(y);
+    }
+    data
+}
+
+fn engine_of(data: Named) -> LocalEngine<'static> {
+    let roles = Roles {
+        label: "y".into(),
+        weight: data.iter().any(|(name, _)| name == "w").then(|| "w".to_string()),
+        ..Roles::default()
+    };
+    let table = Table::new(Box::new(Columns::new(data).expect("columns")), &roles).expect("a table");
+    let settings = EngineSettings { block_rows: Some(1 << 12), ..EngineSettings::default() };
+    LocalEngine::new(table, &settings, &Silent).expect("an engine")
+}
+
+fn built(engine: &LocalEngine<'_>, settings: BuildSettings) -> Coreset {
+    build_on(engine, Missing::Error, &settings).expect("a coreset").coreset
+}
+
+fn sized(method: Method, size: usize) -> BuildSettings {
+    BuildSettings { method, size: Size::Rows(size), ..BuildSettings::default() }
+}
+
+fn fitted(coreset: &Coreset) -> Fit {
+    fit_coreset(coreset, &FitSettings::default(), &Silent).expect("a posterior")
+}
+
+#[test]
+fn corrected_means_are_those_of_a_long_run_on_all_rows() {
+    let engine = engine_of(skewed(6_000, 6));
+    let draws = Settings { draws: 2000, ..FitSettings::default().draws };
+    let settings = FitSettings { draws, ..FitSettings::default() };
+    let truth = fit_data(&engine, Missing::Error, &EncodingSettings::default(), &settings, 1 << 30)
+        .expect("a posterior");
+    // Few rows, so that there is something to correct.
+    for (size, off) in [(30, true), (300, false)] {
+        let fit = fitted(&built(&engine, sized(Method::Calibrated, size)));
+        let found = verify(&engine, &fit, &VerifySettings { draws: 4000, force: false }).expect("verified");
+        assert!(found.same_data);
+        assert_eq!(found.kl > 0.01, off, "{size} rows: {}", found.kl);
+        assert!(found.psis.k_hat < 0.7, "{}", found.psis.k_hat);
+        for (corrected, c) in found.corrected.iter().zip(&truth.summary) {
+            // Weighted draws of a chain are worth at least a third of independent ones here. Within 4.5 standard errors:
+            // a right program fails once in 10,000 (14 figures, fixed seeds).
+            let error = c.sd / (4000.0 * found.efficiency() / 3.0).sqrt();
+            let error = error.hypot(c.mcse_mean);
+            let apart = (corrected.mean - c.mean).abs();
+            assert!(apart < 4.5 * error, "{}, {size} rows: {apart} apart, {error} expected", c.name);
+            assert!((corrected.sd / c.sd - 1.0).abs() < 0.15, "{}: {} for {}", c.name, corrected.sd, c.sd);
+        }
+    }
+}
+
+#[test]
+fn a_uniform_choice_is_found_out_and_a_calibrated_one_is_not() {
+    let engine = engine_of(skewed(20_000, 6));
+    let fit = fitted(&built(&engine, sized(Method::Uniform, 400)));
+    let found = verify(&engine, &fit, &VerifySettings::default()).expect("verified");
+    assert!(found.kl > 5.0, "{}", found.kl);
+    assert_eq!(found.judgement, Judgement::TooFar);
+
+    let fit = fitted(&built(&engine, sized(Method::Calibrated, 400)));
+    let found = verify(&engine, &fit, &VerifySettings::default()).expect("verified");
+    assert!(found.kl < 0.01 && found.efficiency() > 0.9, "{} {}", found.kl, found.efficiency());
+    assert_eq!(found.judgement, Judgement::Indistinguishable);
+    assert_eq!(found.chosen.len(), 400);
+}
+
+#[test]
+fn a_posterior_of_all_rows_needs_no_correction_but_laplace_does() {
+    // Few positives: the posterior is skewed.
+    let mut data = skewed(3_000, 3);
+    let mut kept = 0;
+    for y in &mut data[3].1 {
+        kept += u32::from(*y == 1.0);
+        if kept > 8 {
+            *y = 0.0;
+        }
+    }
+    let engine = engine_of(data);
+    let fit = |sampler| {
+        let settings = FitSettings { sampler, ..FitSettings::default() };
+        fit_data(&engine, Missing::Error, &EncodingSettings::default(), &settings, 1 << 30).expect("a fit")
+    };
+    let kl = |fit: &Fit| verify(&engine, fit, &VerifySettings::default()).expect("verified").kl;
+    let (exact, approximate) = (kl(&fit(Sampler::Nuts)), kl(&fit(Sampler::Laplace)));
+    assert!(exact < 1e-15, "{exact}");
+    assert!(approximate > 0.02, "{approximate}");
+    // The draws of a coreset's Laplace approximation are judged as what they are.
+    let coreset = built(&engine, sized(Method::Calibrated, 300));
+    let settings = FitSettings { sampler: Sampler::Laplace, ..FitSettings::default() };
+    let of_coreset = kl(&fit_coreset(&coreset, &settings, &Silent).expect("a fit"));
+    assert!((0.5..2.0).contains(&(of_coreset / approximate)), "{of_coreset} and {approximate}");
+}
+
+#[test]
+fn other_data_is_refused_and_the_same_in_another_order_is_not() {
+    let data = skewed(5_000, 3);
+    let coreset = built(&engine_of(data.clone()), sized(Method::Calibrated, 100));
+    let fit = fitted(&coreset);
+    let mut reversed = data.clone();
+    reversed.iter_mut().for_each(|(_, values)| values.reverse());
+    let engine = engine_of(reversed);
+    assert!(verify(&engine, &fit, &VerifySettings::default()).expect("verified").same_data);
+    assert!(certify(&engine, &coreset, &CertifySettings::default()).expect("certified").same_data);
+
+    let mut other = data.clone();
+    other[1].1[4_321] += 1e-9;
+    let engine = engine_of(other);
+    let refused = verify(&engine, &fit, &VerifySettings::default()).expect_err("other data");
+    assert!(matches!(refused.kind(), ErrorKind::OtherData { .. }), "{refused}");
+    assert!(refused.help().is_some_and(|help| help.contains("--force")));
+    let forced = VerifySettings { force: true, ..VerifySettings::default() };
+    assert!(!verify(&engine, &fit, &forced).expect("forced").same_data);
+    let refused = certify(&engine, &coreset, &CertifySettings::default()).expect_err("other data");
+    assert!(matches!(refused.kind(), ErrorKind::OtherData { .. }), "{refused}");
+}
+
+/// The coreset without the rows for which column `c` is 1.
+fn robbed(coreset: &Coreset, c: usize) -> Coreset {
+    let numbers = |column: &Column| match column {
+        Column::Number(values) => values.to_vec(),
+        Column::Text { .. } => panic!("numbers expected"),
+    };
+    let marks = numbers(&coreset.rows.segment.columns[c]);
+    let kept: Vec<usize> = (0..marks.len()).filter(|&row| marks[row] == 0.0).collect();
+    assert!(kept.len() < marks.len(), "there was something to rob");
+    let columns = coreset.rows.segment.columns.iter().map(numbers);
+    let columns =
+        columns.map(|values| Column::Number(kept.iter().map(|&row| values[row]).collect())).collect();
+    Coreset {
+        rows: RowSet {
+            segment: Segment { columns, len: kept.len() },
+            positions: kept.iter().map(|&row| coreset.rows.positions[row]).collect(),
+        },
+        weights: kept.iter().map(|&row| coreset.weights[row]).collect(),
+        ..coreset.clone()
+    }
+}
+
+#[test]
+fn a_coreset_robbed_of_a_rare_level_is_told_so_by_name() {
+    let mut data = skewed(10_000, 3);
+    let rare = (0..10_000).map(|n| f64::from(u8::from(n % 100 == 7))).collect();
+    data.insert(3, ("rare".to_string(), rare));
+    let engine = engine_of(data);
+    let whole = built(&engine, sized(Method::Calibrated, 300));
+    let settings = CertifySettings::default();
+    let before = certify(&engine, &whole, &settings).expect("certified").certificate;
+    assert!(before.kl < 1e-3 && before.deficiencies.is_empty(), "{}", before.kl);
+    let own = &whole.provenance.calibration.as_ref().expect("a certificate").certificate;
+    assert!((before.kl - own.kl).abs() < 1e-6, "{} and {}", before.kl, own.kl);
+
+    let after = certify(&engine, &robbed(&whole, 3), &settings).expect("certified").certificate;
+    assert!(after.kl > 0.5, "{}", after.kl);
+    let worst = after.deficiencies.first().expect("a deficiency");
+    assert_eq!(whole.encoding.coefficient_names()[worst.coefficients[0].0], "rare");
+}
+
+#[test]
+fn the_prior_of_the_mode_hardly_matters() {
+    let engine = engine_of(skewed(20_000, 6));
+    for prior_scale in [1.0, 2.0, 10.0] {
+        let coreset = built(&engine, BuildSettings { prior_scale, ..sized(Method::Calibrated, 400) });
+        let kl = certify(&engine, &coreset, &CertifySettings::default()).expect("certified").certificate.kl;
+        assert!(kl < 1e-3, "scale {prior_scale}: {kl}");
+    }
+}
+
+#[test]
+fn a_target_is_met_with_few_rows_or_refused_with_the_best() {
+    let engine = engine_of(skewed(20_000, 6));
+    let kl = |target| BuildSettings { size: Size::Kl { target }, ..BuildSettings::default() };
+    let coreset = built(&engine, kl(1e-3));
+    let facts = coreset.provenance.calibration.as_ref().expect("a certificate");
+    assert!(facts.certificate.kl <= 1e-3 && coreset.rows.len() <= 800, "{}", coreset.rows.len());
+    let again = certify(&engine, &coreset, &CertifySettings::default()).expect("certified");
+    assert!(again.certificate.kl <= 1.1e-3, "{}", again.certificate.kl);
+
+    let refused = build_on(&engine, Missing::Error, &kl(1e-30)).expect_err("out of reach");
+    assert!(refused.to_string().starts_with("a KL of 0.000"), "{refused}");
+    for method in [Method::Uniform, Method::Sensitivity] {
+        let refused = build_on(&engine, Missing::Error, &BuildSettings { method, ..kl(0.1) });
+        assert!(matches!(refused.expect_err("no certificate").kind(), ErrorKind::Setting { .. }));
+    }
+    // Data smaller than the first size is kept whole.
+    assert!(built(&engine_of(skewed(150, 2)), kl(1e-9)).provenance.exact);
+}
+
+#[test]
+fn the_search_finds_an_error_and_no_more_than_there_is() {
+    let engine = engine_of(skewed(5_000, 3));
+    let coreset = built(&engine, sized(Method::Sensitivity, 200));
+    let worst = largest_relative_error(&engine, &coreset, Seed(1)).expect("searched");
+    let norm = worst.theta.iter().map(|t| t * t).sum::<f64>().sqrt();
+    assert!(norm <= worst.radius * (1.0 + 1e-12));
+    assert!(worst.relative_error > 0.005 && worst.relative_error < 2.0, "{}", worst.relative_error);
+    let all = built(&engine, sized(Method::Sensitivity, 5_000));
+    let none = largest_relative_error(&engine, &all, Seed(1)).expect("searched");
+    assert!(none.relative_error < 1e-12, "{}", none.relative_error);
+}
+
+/// Every step must give an answer with finite figures.
+fn survives(what: &str, data: Named, size: usize) {
+    let engine = engine_of(data);
+    let coreset = built(&engine, sized(Method::Calibrated, size));
+    assert!(coreset.weights.iter().all(|w| *w > 0.0 && w.is_finite()), "{what}");
+    let certificate = certify(&engine, &coreset, &CertifySettings::default())
+        .unwrap_or_else(|error| panic!("{what}: {error}"))
+        .certificate;
+    assert!(certificate.kl.is_finite() && certificate.kl >= -1e-9, "{what}: {}", certificate.kl);
+    let fit = fitted(&coreset);
+    let found =
+        verify(&engine, &fit, &VerifySettings::default()).unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert!(found.kl.is_finite() && found.corrected.iter().all(|c| c.mean.is_finite()), "{what}");
+}
+
+#[test]
+fn hard_data_is_survived() {
+    let base = || skewed(3_000, 4);
+    let mut separable = base();
+    separable[4].1 = separable[0].1.iter().map(|x| f64::from(u8::from(*x > 0.1))).collect();
+    survives("separable", separable, 200);
+
+    let mut collinear = base();
+    let sum = (0..3_000).map(|n| collinear[0].1[n] + collinear[1].1[n]).collect();
+    collinear.insert(0, ("sum".to_string(), sum));
+    let copy = collinear[1].1.clone();
+    collinear.insert(0, ("copy".to_string(), copy));
+    survives("collinear", collinear, 200);
+
+    let mut constant = base();
+    constant.insert(0, ("constant".to_string(), vec![7.25; 3_000]));
+    survives("a constant column", constant, 200);
+
+    // Nearly always 0: no information but for one row.
+    let mut empty = base();
+    empty.insert(0, ("hardly".to_string(), (0..3_000).map(|n| f64::from(u8::from(n == 17))).collect()));
+    survives("a column with one value that is not 0", empty, 200);
+
+    let mut weighted = base();
+    let weights = (0..3_000).map(|n| 10f64.powi((n % 25) - 12)).collect();
+    weighted.push(("w".to_string(), weights));
+    survives("weights from 1e-12 to 1e12", weighted, 200);
+
+    survives("fewer rows than coefficients", skewed(30, 40), 20);
+    survives("hardly more rows than the coreset has", skewed(120, 10), 100);
+}
