@@ -102,6 +102,8 @@ mod tests {
     use super::*;
     use crate::block::{Segment, TextBuilder};
 
+    type Rows = Vec<(f64, &'static str)>;
+
     fn block(rows: &[(f64, &str)]) -> Block {
         let mut text = TextBuilder::default();
         rows.iter().for_each(|(_, word)| text.push(Some(word)));
@@ -110,7 +112,7 @@ mod tests {
         Block::new(0, 0, Segment { columns, len: rows.len() })
     }
 
-    fn rows(count: usize) -> Vec<(f64, &'static str)> {
+    fn rows(count: usize) -> Rows {
         (0..count).map(|n| (n as f64 * 0.37, ["a", "b", "c"][n % 3])).collect()
     }
 
@@ -129,7 +131,7 @@ mod tests {
     fn any_change_shows() {
         let all = rows(1500);
         let whole = Fingerprint::of(&block(&all));
-        let changed = |change: &dyn Fn(&mut Vec<(f64, &'static str)>)| {
+        let changed = |change: &dyn Fn(&mut Rows)| {
             let mut other = all.clone();
             change(&mut other);
             Fingerprint::of(&block(&other))

@@ -99,7 +99,7 @@ fn solve_upper(l: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
     x
 }
 
-/// The mode and the negative Hessian there, by plain Newton steps, halved while they lose.
+/// The mode and the lower triangle of the negative Hessian there, by plain Newton steps, halved while they lose.
 fn laplace(rows: &[(&[f64], f64)], dim: usize) -> (Vec<f64>, Vec<Vec<f64>>) {
     let objective = |theta: &[f64]| {
         let fit: f64 = rows
@@ -134,11 +134,6 @@ fn laplace(rows: &[(&[f64], f64)], dim: usize) -> (Vec<f64>, Vec<Vec<f64>>) {
         if decrement < 1e-9 {
             // One more step leaves nothing that matters.
             theta.iter_mut().zip(&step).for_each(|(t, s)| *t -= s);
-            for i in 0..dim {
-                for j in i + 1..dim {
-                    hessian[i][j] = hessian[j][i];
-                }
-            }
             return (theta, hessian);
         }
         let mut length = 1.0;
