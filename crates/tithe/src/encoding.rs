@@ -277,6 +277,8 @@ impl<'a> LabelInput<'a> {
 pub struct Scratch {
     /// Tiles in a strip.
     strip: usize,
+    /// The first tile of the strip that is there.
+    first: usize,
     /// Tile by tile, D lanes each.
     z: Vec<Lane>,
     w: Vec<Lane>,
@@ -284,12 +286,20 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Room for points of dimension `dim`.
+    /// Room for points of dimension `dim`, for tiles that are asked for in order.
     pub fn new(dim: usize) -> Scratch {
         const LANES_IN_CACHE: usize = 128;
-        let strip = (LANES_IN_CACHE / dim.max(1)).clamp(1, 16);
+        Scratch::of_strips(dim, (LANES_IN_CACHE / dim.max(1)).clamp(1, 16))
+    }
+
+    /// Room for points of dimension `dim`, for tiles in any order.
+    pub fn in_any_order(dim: usize) -> Scratch {
+        Scratch::of_strips(dim, 1)
+    }
+
+    fn of_strips(dim: usize, strip: usize) -> Scratch {
         let lanes = |count: usize| vec![Lane::ZERO; count];
-        Scratch { strip, z: lanes(strip * dim), w: lanes(strip), y: lanes(strip) }
+        Scratch { strip, first: 0, z: lanes(strip * dim), w: lanes(strip), y: lanes(strip) }
     }
 }
 
@@ -299,8 +309,10 @@ impl Encoder<'_> {
         self.block.len.div_ceil(TILE)
     }
 
-    /// Tile `t`: rows `t·TILE` and on of the block, as points `z = y·x` with their weights. The tiles must be
-    /// asked for in order, from the first: the scratch holds those that follow.
+    /// Tile `t`: rows `t·TILE` and on of the block, as points `z = y·x` with their weights.
+    ///
+    /// # Panics
+    /// If tiles are not asked for in order, from the block's first, in a scratch that holds those that follow.
     pub fn tile<'s>(&self, t: usize, scratch: &'s mut Scratch) -> Tile<'s> {
         let place = t % scratch.strip;
         if place == 0 {
@@ -308,7 +320,9 @@ impl Encoder<'_> {
                 #[inline(always)]
                 || self.fill(t, scratch),
             );
+            scratch.first = t;
         }
+        assert_eq!(scratch.first, t - place, "tiles out of order");
         let len = self.rows(t).len();
         Tile { z: &scratch.z[place * self.dim..(place + 1) * self.dim], w: &scratch.w[place], len }
     }
