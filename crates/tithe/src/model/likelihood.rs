@@ -1,7 +1,7 @@
 //! The weighted logistic log-likelihood `L(θ) = −Σ w_n φ(z_n·θ)`, with gradient and Hessian, in one sweep over tiles.
 //!
 //! `φ(s) = ln(1+e^{−s})`, so `∇L = Σ w σ z` and `−∇²L = Σ w σ(1−σ) z zᵀ` with `σ = 1/(1+e^{s})`, `s = z·θ`.
-//! Sums run in [`LANES`] interleaved parts, always the same ones, so that they vectorise and still give
+//! Sums run in `LANES` interleaved parts, always the same ones, so that they vectorise and still give
 //! the same bits on every processor.
 
 use crate::math::{softplus_and_slope, vectorized};
