@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+pub mod arrays;
 mod arrow;
 mod batch;
 mod chunk;
@@ -12,6 +13,7 @@ mod input;
 mod libsvm;
 pub mod memory;
 mod names;
+pub mod once;
 mod parquet;
 mod part;
 mod row;
