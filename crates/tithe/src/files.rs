@@ -22,7 +22,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use corrected::{write_corrected, write_resampled};
-pub(crate) use posterior::transform;
 pub use posterior::{
     posterior_bytes, posterior_table, prior_scale, read_posterior, read_posterior_from, write_posterior,
 };

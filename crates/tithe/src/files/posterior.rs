@@ -60,19 +60,6 @@ pub fn prior_scale(encoding: &Encoding) -> &'static str {
     if standardised { "standardised" } else { "own" }
 }
 
-/// Center and scale of each coefficient's column.
-pub(crate) fn transform(encoding: &Encoding) -> (Vec<f64>, Vec<f64>) {
-    let mut centers_and_scales = vec![(0.0, 1.0); usize::from(encoding.intercept)];
-    for feature in &encoding.features {
-        let of_feature = match feature.coding {
-            Coding::Number { center, scale } => (center, scale),
-            _ => (0.0, 1.0),
-        };
-        centers_and_scales.extend(vec![of_feature; feature.width()]);
-    }
-    centers_and_scales.into_iter().unzip()
-}
-
 /// A column of ours, out of the coefficients' way.
 pub(super) fn own_name(name: &str, coefficients: &[String]) -> String {
     if coefficients.iter().any(|known| known == name) { format!("stats.{name}") } else { name.to_string() }
@@ -99,7 +86,7 @@ pub fn posterior_table(fit: &Fit) -> Result<RecordBatch> {
 
 fn write_to(fit: &Fit, file: impl Write + Send) -> std::io::Result<()> {
     let names = &fit.draws.names;
-    let (center, scale) = transform(&fit.encoding);
+    let (center, scale) = fit.encoding.transform();
     let metadata = Metadata {
         file: POSTERIOR.to_string(),
         version: VERSION,

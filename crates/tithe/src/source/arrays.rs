@@ -64,6 +64,12 @@ impl Matrix {
         Matrix::new(values, 0, (rows, 1), (1, 1))
     }
 
+    /// The values of a single column, if they lie side by side.
+    pub fn side_by_side(&self) -> Option<ArrayRef> {
+        let is_plain = self.columns == 1 && (self.row_stride == 1 || self.rows <= 1);
+        is_plain.then(|| self.values.slice(self.offset, self.rows))
+    }
+
     /// The type of its numbers.
     pub fn data_type(&self) -> &DataType {
         self.values.data_type()
