@@ -9,7 +9,14 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 
-FACTS = [("mean", "mean"), ("sd", "sd"), ("mcse_mean", "mcse_mean"), ("ess_bulk", "ess_bulk"), ("ess_tail", "ess_tail"), ("r_hat", "r_hat")]
+FACTS = [
+    ("mean", "mean"),
+    ("sd", "sd"),
+    ("mcse_mean", "mcse_mean"),
+    ("ess_bulk", "ess_bulk"),
+    ("ess_tail", "ess_tail"),
+    ("r_hat", "r_hat"),
+]
 
 
 @pytest.fixture(scope="session")

@@ -67,8 +67,8 @@ def build(
     ----------
     data:
         A path, glob or directory, or several (Parquet, CSV, TSV, LIBSVM, Arrow); a NumPy array or a SciPy sparse matrix
-        with ``y`` beside it; or anything with ``__arrow_c_stream__``: pandas, polars, pyarrow, a DuckDB relation. What comes
-        only once and does not fit in ``memory`` goes through a temporary file.
+        with ``y`` beside it; or anything with ``__arrow_c_stream__``: pandas, polars, pyarrow, a DuckDB relation. What
+        comes only once and does not fit in ``memory`` goes through a temporary file.
     y:
         The labels, where they are not a column of ``data``.
     label:
@@ -96,8 +96,8 @@ def build(
         What the result depends on; the same give the same bytes.
     threads, memory:
         What it does not depend on: the number of threads (all), and the bytes that decoded rows may take
-        (``"4GiB"``; by default half of the machine's memory; 1 GiB for what comes once; nothing for arrays, which are in
-        memory already).
+        (``"4GiB"``; by default half of the machine's memory; 1 GiB for what comes once; nothing for arrays, which
+        are in memory already).
     format, header:
         How files are read, where it cannot be told from them.
     clusters, radius, theta_star, centers, collapse, constant, prior_scale:
@@ -235,9 +235,11 @@ class Coreset:
         if calibration is None:
             return None
         found = calibration["certificate"]
-        verdict, try_size = found["verdict"], None
+        verdict: Any = found["verdict"]
+        try_size = None
         if isinstance(verdict, dict):
-            verdict, try_size = "too small", int(verdict["TooSmall"]["try_size"])
+            try_size = int(verdict["TooSmall"]["try_size"])
+            verdict = "too small"
         ratios = found["sd_ratios"]
         return Certificate(
             verdict=verdict.lower(),
@@ -275,7 +277,7 @@ class Coreset:
         return [label["negative"], label["positive"]]
 
     @property
-    def X(self) -> npt.NDArray[np.float64]:  # noqa: N802
+    def X(self) -> npt.NDArray[np.float64]:
         """The rows in your own units, text columns one-hot; no intercept."""
         return self._native.x().reshape(len(self), len(self.feature_names))
 
@@ -315,7 +317,8 @@ class Coreset:
 
     def to_pandas(self) -> pandas.DataFrame:
         """Give the same as a pandas frame."""
-        return self.to_arrow().to_pandas()
+        frame: pandas.DataFrame = self.to_arrow().to_pandas()
+        return frame
 
     def to_polars(self) -> polars.DataFrame:
         """Give the same as a polars frame."""

@@ -107,7 +107,7 @@ def default_names(count: int) -> list[str]:
 
 
 def native(
-    data: DataLike,
+    data: Any,
     y: Vector | None = None,
     *,
     weight: Vector | None = None,
@@ -128,12 +128,8 @@ def native(
         paths = [data] if isinstance(data, (str, os.PathLike)) else data
         return _native.Data.paths([os.fspath(path) for path in paths])
     if isinstance(data, np.ndarray) or is_sparse(data):
-        if is_sparse(data):
-            kind, values = "sparse", _compressed(data)
-            width = data.shape[1]
-        else:
-            kind, values = _matrix(data)
-            width = values.shape[1]
+        kind, values = ("sparse", _compressed(data)) if is_sparse(data) else _matrix(data)
+        width = int(data.shape[1])
         names = default_names(width) if columns is None else [str(name) for name in columns]
         if len(names) != width:
             raise SettingError(f"columns: there are {len(names)} names for {width} columns")
@@ -202,10 +198,7 @@ def _usable(what: str, data: npt.NDArray[Any]) -> tuple[str, npt.NDArray[Any]]:
 
 def _vector(what: str, values: Vector) -> tuple[str, Any]:
     """One column as the native module takes it: numbers, truths or words."""
-    if hasattr(values, "to_numpy"):
-        array = values.to_numpy()
-    else:
-        array = np.asarray(values)
+    array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -229,7 +222,9 @@ def _words(what: str, array: npt.NDArray[Any]) -> tuple[str, Any]:
     if all(isinstance(value, (int, float, np.number)) for value in present):
         return "numbers", np.array([np.nan if value is None else value for value in values], dtype=float)
     kinds = sorted({type(value).__name__ for value in present})
-    raise InputTypeError(f"{what} holds Python objects of more than one kind ({', '.join(kinds)}); make them all of one")
+    raise InputTypeError(
+        f"{what} holds Python objects of more than one kind ({', '.join(kinds)}); make them all of one"
+    )
 
 
 def _compressed(data: Any) -> tuple[Any, Any, Any, int]:
@@ -264,8 +259,7 @@ def _stream(data: Any, beside: list[tuple[str, str, Any]], exclude: Sequence[str
         raise InputTypeError(f"the data cannot be read as Arrow: {error}") from error
     if beside and not held:
         raise InputTypeError(
-            "y and weight arrays go with data that is in memory; "
-            "of a stream name the columns with label= and weight="
+            "y and weight arrays go with data that is in memory; of a stream name the columns with label= and weight="
         )
     plain = []
     for name, own, column in beside:

@@ -25,13 +25,11 @@ def generate(
 def generate(recipe: str, rows: int, *, seed: int = 0, path: Path, progress: bool | None = None) -> None: ...
 
 
-def generate(
-    recipe: str, rows: int, *, seed: int = 0, path: Path | None = None, progress: bool | None = None
-) -> Any:
+def generate(recipe: str, rows: int, *, seed: int = 0, path: Path | None = None, progress: bool | None = None) -> Any:
     """Make the paper's synthetic data (its Section 4): ``"binary5"``, ``"binary10"`` or ``"mixture"``.
 
-    Gives ``X`` and ``y`` (−1 and +1), or with ``path`` writes a Parquet, CSV or LIBSVM file of columns ``x1``, ``x2``, … and
-    ``y`` of any size.
+    Gives ``X`` and ``y`` (−1 and +1), or with ``path`` writes a Parquet, CSV or LIBSVM file of columns ``x1``,
+    ``x2``, … and ``y``, of any size.
 
     Examples
     --------

@@ -143,7 +143,7 @@ class Posterior:
         with Watcher(progress) as watcher:
             return self._native.predict(ready, options, float(interval), unseen, watcher)
 
-    def _array_columns(self, data: DataLike) -> list[str] | None:
+    def _array_columns(self, data: Any) -> list[str] | None:
         """Arrays have no names: their columns are those of the features, in order, if there are as many."""
         features = [feature["column"] for feature in self._facts["encoding"]["features"]]
         if (isinstance(data, np.ndarray) or is_sparse(data)) and data.ndim == 2:
@@ -166,7 +166,8 @@ class Posterior:
 
     def to_pandas(self) -> pandas.DataFrame:
         """Give the same as a pandas frame."""
-        return self.to_arrow().to_pandas()
+        frame: pandas.DataFrame = self.to_arrow().to_pandas()
+        return frame
 
     def to_polars(self) -> polars.DataFrame:
         """Give the same as a polars frame."""
@@ -288,8 +289,8 @@ def verify(
 ) -> Verification:
     """Check a posterior against the full data in one pass, and correct it.
 
-    ``data`` (with ``y`` and ``weight`` beside an array) is the data that the coreset was built from, in any order and format;
-    other data is refused unless ``force``. ``draws`` is how many of the draws to look at.
+    ``data`` (with ``y`` and ``weight`` beside an array) is the data that the coreset was built from, in any order
+    and format; other data is refused unless ``force``. ``draws`` is how many of the draws to look at.
 
     Examples
     --------
