@@ -42,7 +42,7 @@ pub fn exception(py: Python<'_>, class: &str, text: String) -> PyErr {
 }
 
 /// Flags that are not arguments of the same name.
-const WORDS: [(&str, &str); 10] = [
+const WORDS: [(&str, &str); 12] = [
     ("--missing drop", "missing=\"drop\""),
     ("--unseen reference", "unseen=\"reference\""),
     ("--method sensitivity", "method=\"sensitivity\""),
@@ -50,12 +50,14 @@ const WORDS: [(&str, &str); 10] = [
     ("--sampler laplace", "sampler=\"laplace\""),
     ("--no-intercept", "intercept=False"),
     ("--no-standardize", "standardize=False"),
+    ("--no-header", "header=False"),
+    ("--zero-based", "zero_based=True"),
     ("--force", "force=True"),
     ("`tithe build`", "tithe.build"),
     ("`tithe fit`", "Coreset.fit"),
 ];
 
-/// Words of the command line as Python has them: `--block-rows` is `block_rows=`.
+/// Words of the command line as Python has them: `--block-rows` is `block_rows=`, `--exclude age` is `exclude="age"`.
 fn in_python(text: &str) -> String {
     let text = WORDS.iter().fold(text.to_string(), |text, (flag, word)| text.replace(flag, word));
     let mut parts = text.split("--");
@@ -63,20 +65,22 @@ fn in_python(text: &str) -> String {
     for part in parts {
         let end = part.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(part.len());
         let (flag, rest) = part.split_at(end);
-        if flag.is_empty() {
-            out.push_str("--");
-            out.push_str(part);
-            continue;
-        }
+        let is_subject = out.is_empty() && rest.starts_with(": ");
         out.push_str(&flag.replace('-', "_"));
-        // `exclude=` with a value after it; of a setting's own message only the name is said.
-        match rest.strip_prefix(' ') {
-            Some(value) if !rest.starts_with(": ") => {
-                out.push('=');
-                out.push_str(value);
+        let (value, rest) = match rest.strip_prefix(' ') {
+            Some(after) if !["with ", "takes "].iter().any(|word| after.starts_with(word)) => {
+                let ends = [after.find(", "), after.find(" or "), Some(after.len())];
+                let (value, rest) = after.split_at(ends.into_iter().flatten().min().unwrap_or_default());
+                let quote = if value.parse::<f64>().is_ok() { "" } else { "\"" };
+                (format!("{quote}{value}{quote}"), rest)
             }
-            _ => out.push_str(rest),
+            _ => (String::new(), rest),
+        };
+        if !is_subject {
+            out.push('=');
         }
+        out.push_str(&value);
+        out.push_str(rest);
     }
     out
 }

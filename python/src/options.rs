@@ -23,6 +23,7 @@ use crate::data::Budget;
 pub struct Reading {
     format: Option<String>,
     header: bool,
+    zero_based: bool,
     text: Vec<String>,
     pub threads: Option<usize>,
     pub memory: Option<u64>,
@@ -35,6 +36,7 @@ impl Reading {
         Ok(OpenOptions {
             format: self.format.as_deref().map(str::parse).transpose()?,
             header: self.header,
+            zero_based: self.zero_based.then_some(true),
             text: self.text.clone(),
             memory: budget.once,
             ..OpenOptions::default()

@@ -52,6 +52,7 @@ def build(
     block_rows: int | None = None,
     format: str | None = None,
     header: bool = True,
+    zero_based: bool = False,
     clusters: int = 6,
     radius: float | str = "auto:3",
     theta_star: Mapping[str, float] | None = None,
@@ -98,7 +99,7 @@ def build(
         What it does not depend on: the number of threads (all), and the bytes that decoded rows may take
         (``"4GiB"``; by default half of the machine's memory; 1 GiB for what comes once; nothing for arrays, which
         are in memory already).
-    format, header:
+    format, header, zero_based:
         How files are read, where it cannot be told from them.
     clusters, radius, theta_star, centers, collapse, constant, prior_scale:
         Details of the method; see ``tithe build --help``.
@@ -155,7 +156,7 @@ def build(
         "prior_scale": prior_scale,
         "seed": whole("seed", seed),
     }
-    options |= reading(format, header, text, threads, memory, block_rows)
+    options |= reading(format, header, zero_based, text, threads, memory, block_rows)
     with Watcher(progress) as watcher:
         return Coreset(_native.build(ready, options, watcher))
 

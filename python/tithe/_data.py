@@ -68,6 +68,7 @@ def names_of(name: str, value: Iterable[str] | None) -> list[str] | None:
 def reading(
     format: str | None = None,
     header: bool = True,
+    zero_based: bool = False,
     text: Sequence[str] = (),
     threads: int | None = None,
     memory: int | str | None = None,
@@ -77,6 +78,7 @@ def reading(
     return {
         "format": format,
         "header": bool(header),
+        "zero_based": bool(zero_based),
         "text": names_of("text", text) or [],
         "threads": None if threads is None else whole("threads", threads),
         "memory": byte_count(memory),

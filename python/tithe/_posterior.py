@@ -283,6 +283,7 @@ def verify(
     force: bool = False,
     format: str | None = None,
     header: bool = True,
+    zero_based: bool = False,
     threads: int | None = None,
     memory: int | str | None = None,
     progress: bool | None = None,
@@ -309,7 +310,7 @@ def verify(
         weight_name=encoding["weight"] or "weight",
         columns=posterior._array_columns(data) if y is not None else None,
     )
-    options = reading(format=format, header=header, threads=threads, memory=memory)
+    options = reading(format=format, header=header, zero_based=zero_based, threads=threads, memory=memory)
     with Watcher(progress) as watcher:
         text, weights, chosen = _native.verify(posterior._native, ready, options, whole("draws", draws), force, watcher)
     facts = json.loads(text)
