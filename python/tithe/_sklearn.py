@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -34,12 +35,37 @@ def _two_classes(y: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     return classes, codes.astype(np.int64)
 
 
+def _merged(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, npt.NDArray[np.float64]]:
+    """Rows each once, in an order of their own, weighted by how often they came.
+
+    Data that is fitted whole gives the same draws in whatever order its rows come, and whether a row comes twice or
+    weighs twice: chains would amplify even a difference in the last digit.
+    """
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if hasattr(X, "tocsr"):
+        X = X.tocsr(copy=True)
+        X.sum_duplicates()
+        X.eliminate_zeros()
+        ends = X.indptr
+        keys = [X.indices[a:b].tobytes() + X.data[a:b].tobytes() for a, b in itertools.pairwise(ends)]
+    else:
+        keys = [row.tobytes() for row in np.ascontiguousarray(X) + X.dtype.type(0)]
+    places: dict[tuple[bytes, Any], int] = {}
+    mass: dict[tuple[bytes, Any], float] = {}
+    for row, key in enumerate(zip(keys, np.asarray(y).tolist(), strict=True)):
+        places.setdefault(key, row)
+        mass[key] = mass.get(key, 0.0) + weights[row]
+    order = sorted(places, key=lambda key: (key[0], str(key[1])))
+    rows = np.array([places[key] for key in order], dtype=np.int64)
+    return X[rows], y[rows], np.array([mass[key] for key in order])
+
+
 def _few(values: npt.NDArray[Any]) -> str:
     shown = ", ".join(str(value) for value in values[:5])
     return shown + (", …" if len(values) > 5 else "")
 
 
-class _Fitted(BaseEstimator):
+class _Fitted:
     """What the two estimators share: from checked arrays to a coreset."""
 
     def _coreset(self, X: Any, y: Any, sample_weight: Any, **settings: Any) -> tuple[Coreset, npt.NDArray[np.int64]]:
@@ -76,14 +102,14 @@ class _Fitted(BaseEstimator):
         return default_names(count)
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.input_tags.sparse = True
         tags.target_tags.required = True
         tags.classifier_tags = ClassifierTags(multi_class=False)
         return tags
 
 
-class LogisticRegression(ClassifierMixin, _Fitted):
+class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
     """Bayesian logistic regression for two classes, fitted to a coreset of the data.
 
     Parameters
@@ -108,6 +134,7 @@ class LogisticRegression(ClassifierMixin, _Fitted):
         Mean and standard deviation of each coefficient, on the data's own scale.
     intercept_, intercept_sd_ : ndarray of shape (1,)
     coreset_ : Coreset
+        Where the data is no larger than ``size``: all its rows, equal ones merged, in an order of their own.
     posterior_ : Posterior
 
     Examples
@@ -152,6 +179,8 @@ class LogisticRegression(ClassifierMixin, _Fitted):
         """Build a coreset and draw from its posterior."""
         X, y = validate_data(self, X, y, accept_sparse="csr")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if X.shape[0] <= self.size:
+            X, y, sample_weight = _merged(X, y, sample_weight)
         core, _ = self._coreset(
             X,
             y,
@@ -186,7 +215,8 @@ class LogisticRegression(ClassifierMixin, _Fitted):
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Give the probability of each class for each row, the mean over all draws."""
-        return self.posterior_.predict_proba(self._checked(X), threads=self.n_jobs, progress=False)
+        X = self._checked(X)
+        return self.posterior_.predict_proba(X, threads=self.n_jobs, progress=False)
 
     def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Give its logarithm."""
@@ -194,21 +224,21 @@ class LogisticRegression(ClassifierMixin, _Fitted):
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Give the likelier class for each row."""
-        chosen: npt.NDArray[Any] = self.classes_[(self.predict_proba(X)[:, 1] > 0.5).astype(int)]
+        likely = self.predict_proba(X)[:, 1] > 0.5
+        chosen: npt.NDArray[Any] = self.classes_[likely.astype(int)]
         return chosen
 
     def predict_interval(self, X: Any, interval: float = 0.9) -> npt.NDArray[np.float64]:
         """Give for each row the interval of the second class's probability."""
-        return self.posterior_.predict_interval(
-            self._checked(X), interval=interval, threads=self.n_jobs, progress=False
-        )
+        X = self._checked(X)
+        return self.posterior_.predict_interval(X, interval=interval, threads=self.n_jobs, progress=False)
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
         return validate_data(self, X, accept_sparse="csr", reset=False)
 
 
-class CoresetSampler(_Fitted):
+class CoresetSampler(_Fitted, BaseEstimator):
     """Makes data small for any estimator that takes weights.
 
     Parameters
