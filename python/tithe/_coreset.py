@@ -16,7 +16,7 @@ from ._data import DataLike, Path, Vector, is_sparse, names_of, native, reading,
 from ._errors import InputTypeError, SettingError
 from ._posterior import Posterior
 from ._progress import Watcher
-from ._show import count, number, table
+from ._show import count, described, number, table
 
 if TYPE_CHECKING:
     import pandas
@@ -386,15 +386,14 @@ class Coreset:
         facts = self._facts["provenance"]
         lines = [
             ("rows", f"{count(len(self))} weighted rows stand for {count(self.n_rows)}"),
-            ("coefficients", count(len(self.coefficients))),
-            ("method", f"{facts['method']}, seed {facts['seed']}"),
+            ("model", f"{count(len(self.coefficients))} coefficients; {facts['method']}, seed {facts['seed']}"),
         ]
         certificate = self.certificate
         lines.append(("certificate", str(certificate) if certificate else f"none: {facts['method']} gives none"))
         return lines
 
     def __repr__(self) -> str:
-        return "<tithe.Coreset: " + "\n  ".join(text for _, text in self._lines()) + ">"
+        return described("tithe.Coreset", self._lines())
 
     def _repr_html_(self) -> str:
         return table("tithe.Coreset", self._lines(), self.warnings)

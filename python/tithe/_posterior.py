@@ -14,7 +14,7 @@ from . import _native
 from ._data import DataLike, Path, Vector, is_sparse, native, reading, whole
 from ._errors import ColumnError, InputTypeError
 from ._progress import Watcher
-from ._show import count, number, table
+from ._show import count, described, number, table
 
 if TYPE_CHECKING:
     import pandas
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     import pyarrow
 
 __all__ = ["Posterior", "Verification", "read_posterior", "verify"]
+
+
+#: The columns of a summary, in the order in which they are read.
+_SUMMARY = ["mean", "sd", "q05", "q50", "q95", "mcse_mean", "mcse_sd", "ess_bulk", "ess_tail", "r_hat"]
 
 
 def read_posterior(path: Path) -> Posterior:
@@ -89,9 +93,8 @@ class Posterior:
         """Summarise each coefficient: mean, sd, 90 % interval, Monte Carlo errors, effective draws, R-hat."""
         import pandas
 
-        frame = pandas.DataFrame(self._facts["summary"]).set_index("name").astype(float)
-        frame.index.name = None
-        return frame
+        frame = pandas.DataFrame(self._facts["summary"], index=self.coefficients)
+        return frame[_SUMMARY].astype(float)
 
     def to_arviz(self) -> Any:
         """Give the draws as ArviZ has them: groups ``posterior`` and ``sample_stats``."""
@@ -203,7 +206,7 @@ class Posterior:
         ]
 
     def __repr__(self) -> str:
-        return "<tithe.Posterior: " + "\n  ".join(text for _, text in self._lines()) + ">"
+        return described("tithe.Posterior", self._lines())
 
     def _repr_html_(self) -> str:
         return table("tithe.Posterior", self._lines(), self.findings)
@@ -267,7 +270,7 @@ class Verification:
         ]
 
     def __repr__(self) -> str:
-        return "<tithe.Verification: " + "\n  ".join(text for _, text in self._lines()) + ">"
+        return described("tithe.Verification", self._lines())
 
     def _repr_html_(self) -> str:
         return table("tithe.Verification", self._lines())

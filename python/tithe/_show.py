@@ -19,6 +19,11 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
+def described(title: str, facts: Iterable[tuple[str, str]]) -> str:
+    """Write facts in a few lines, as ``repr`` does."""
+    return f"<{title}: " + "\n  ".join(text for _, text in facts) + ">"
+
+
 def table(title: str, facts: Iterable[tuple[str, str]], lines: Iterable[str] = ()) -> str:
     """Write facts as a small HTML table."""
     rows = "".join(
