@@ -7,7 +7,11 @@
 //! keeping the smaller time of each slot: exact, associative, commutative, and without randomness.
 
 use crate::block::{Block, RowSet};
-use crate::rng::{Rng, open_unit};
+use crate::math::vectorized;
+use crate::rng::{Lots, Rng};
+
+/// Slots whose luck is drawn together.
+const GANG: usize = 64;
 
 /// The state of M races, for some blocks.
 #[derive(Clone, Debug)]
@@ -65,7 +69,7 @@ impl Racer {
             total += share;
             total
         }));
-        let find = |place: f64| cumulative.partition_point(|&sum| sum < place * total).min(shares.len() - 1);
+        let find = |place: f64| cumulative.partition_point(|&sum| sum <= place * total).min(shares.len() - 1);
         let slots = self.race_by(block, total, find, |row| shares[row], rng);
         self.cumulative = cumulative;
         slots
@@ -78,7 +82,7 @@ impl Racer {
         self.race_by(block, rows, find, |_| 1.0, rng)
     }
 
-    /// Races rows of which `find` gives the one at a place in (0, 1] of their running total.
+    /// Races rows of which `find` gives the one at a place in [0, 1) of their running total.
     fn race_by(
         &mut self,
         block: &Block,
@@ -88,49 +92,47 @@ impl Racer {
         rng: &mut Rng,
     ) -> Slots {
         let mut winners = vec![None; self.best.len()];
-        let mut rows = Vec::new();
         if total > 0.0 {
-            for (best, winner) in self.best.iter_mut().zip(&mut winners) {
-                // Both numbers are always taken, so that a slot's luck does not depend on the thread.
-                let (luck, place) = (open_unit(rng), open_unit(rng));
-                // −ln u ≥ 1 − u spares most logarithms.
-                if 1.0 - luck >= *best * total {
-                    continue;
-                }
-                let time = -luck.ln() / total;
-                if time < *best {
-                    *best = time;
-                    rows.push(find(place));
-                    *winner = Some(Winner { time, part: 0, row: 0 });
+            // A slot's luck goes by its number alone: no thread's earlier blocks have a say in it.
+            let (waits, places) = (Lots::new(rng), Lots::new(rng));
+            for (first, best) in (0..).step_by(GANG).zip(self.best.chunks_mut(GANG)) {
+                let mut wait = [0.0; GANG];
+                vectorized(
+                    #[inline(always)]
+                    || (first..).zip(&mut wait).for_each(|(slot, wait)| *wait = waits.unit(slot)),
+                );
+                for ((slot, wait), best) in (first..).zip(wait).zip(best) {
+                    // −ln(1 − u) ≥ u spares most logarithms.
+                    if wait >= *best * total {
+                        continue;
+                    }
+                    let time = -(-wait).ln_1p() / total;
+                    if time < *best {
+                        *best = time;
+                        winners[slot as usize] =
+                            Some(Winner { time, part: 0, row: find(places.unit(slot)) as u32 });
+                    }
                 }
             }
         }
-        let part = Part::copy(block, share, &rows, &mut winners);
+        let part = Part::copy(block, share, &mut winners);
         Slots { total, winners, parts: part.into_iter().collect() }
     }
 }
 
 impl Part {
     /// Copies the rows that won, each once, and tells the winners where they are now.
-    fn copy(
-        block: &Block,
-        share: impl Fn(usize) -> f64,
-        rows: &[usize],
-        winners: &mut [Option<Winner>],
-    ) -> Option<Part> {
+    fn copy(block: &Block, share: impl Fn(usize) -> f64, winners: &mut [Option<Winner>]) -> Option<Part> {
+        let mut rows: Vec<usize> = winners.iter().flatten().map(|winner| winner.row as usize).collect();
         if rows.is_empty() {
             return None;
         }
-        let mut unique = rows.to_vec();
-        unique.sort_unstable();
-        unique.dedup();
-        for (winner, row) in winners.iter_mut().flatten().zip(rows) {
-            winner.row = unique.partition_point(|kept| kept < row) as u32;
+        rows.sort_unstable();
+        rows.dedup();
+        for winner in winners.iter_mut().flatten() {
+            winner.row = rows.partition_point(|kept| *kept < winner.row as usize) as u32;
         }
-        Some(Part {
-            rows: RowSet::copy(block, &unique),
-            shares: unique.iter().map(|&row| share(row)).collect(),
-        })
+        Some(Part { rows: RowSet::copy(block, &rows), shares: rows.iter().map(|&row| share(row)).collect() })
     }
 
     fn take(&self, rows: &[usize]) -> Part {
