@@ -83,7 +83,7 @@ enum Cache {
 /// A block of a narrow table has 65,536 rows; of a wide one fewer (a power of two), so that it stays at 8 MiB.
 pub fn default_block_rows(columns: usize) -> usize {
     let fitting = (1 << 20) / columns.max(1);
-    if fitting >= 1 << 14 { 1 << 14 } else { (fitting.max(1).next_power_of_two() / 2).max(1 << 10) }
+    if fitting >= 1 << 16 { 1 << 16 } else { (fitting.max(1).next_power_of_two() / 2).max(1 << 10) }
 }
 
 /// A pool of so many threads; `None` is one a core.

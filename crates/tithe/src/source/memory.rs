@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// What messages call it.
 const NAME: &str = "data in memory";
 /// Rows of a unit.
-const UNIT: usize = 16_384;
+const UNIT: usize = 65_536;
 
 /// Columns of numbers; a clone shares them.
 #[derive(Clone)]

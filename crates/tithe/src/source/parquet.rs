@@ -21,7 +21,7 @@ use crate::block::{Field, Kind, Segment};
 use crate::error::Result;
 
 /// Rows decoded at a time.
-const BATCH: usize = 16_384;
+const BATCH: usize = 65_536;
 
 impl Length for Handle {
     fn len(&self) -> u64 {
