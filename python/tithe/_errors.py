@@ -68,3 +68,8 @@ class InputTypeError(TitheError, TypeError):
 
 class TitheWarning(UserWarning):
     """Something to know, though the work goes on."""
+
+
+for _class in [kind for kind in globals().values() if isinstance(kind, type)]:
+    # What users see and pickle is `tithe.ColumnError`.
+    _class.__module__ = "tithe"
