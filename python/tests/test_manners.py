@@ -16,7 +16,9 @@ import tithe
 
 
 def run_script(text: str) -> str:
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
