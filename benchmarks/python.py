@@ -87,6 +87,7 @@ def larger_than_memory(folder: Path) -> None:
     tithe.generate("mixture", 20_000_000, path=data)
     script = """
         import resource, sys, time, duckdb, tithe
+        duckdb.sql("set enable_progress_bar = false")
         query = duckdb.sql(f"select * from '{sys.argv[1]}' where x1 > -100")
         start = time.perf_counter()
         core = tithe.build(query, label="y")
