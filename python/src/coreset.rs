@@ -26,6 +26,8 @@ use crate::posterior::Posterior;
 use crate::shared::capsule_of;
 use crate::work::run;
 
+type Numbers<'py> = Bound<'py, PyArray1<f64>>;
+
 /// A coreset; a copy shares it.
 #[pyclass(frozen, module = "tithe._native")]
 pub struct Coreset(pub Arc<tithe::coreset::Coreset>);
@@ -82,7 +84,7 @@ impl Coreset {
     }
 
     /// The rows in the user's own units as the model has them (text one-hot), row by row, without the intercept.
-    fn x<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    fn x<'py>(&self, py: Python<'py>) -> PyResult<Numbers<'py>> {
         let x = self.0.own_units().map_err(|error| to_python(py, &error))?;
         Ok(PyArray1::from_vec(py, x))
     }
@@ -93,7 +95,7 @@ impl Coreset {
         Ok(PyArray1::from_vec(py, labels.into_iter().map(i64::from).collect()))
     }
 
-    fn weights<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+    fn weights<'py>(&self, py: Python<'py>) -> Numbers<'py> {
         PyArray1::from_vec(py, self.0.weights.clone())
     }
 
@@ -137,7 +139,7 @@ pub fn generate<'py>(
     seed: u64,
     path: Option<PathBuf>,
     watcher: &Bound<'py, PyAny>,
-) -> PyResult<Option<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)>> {
+) -> PyResult<Option<(Numbers<'py>, Numbers<'py>)>> {
     let py = watcher.py();
     let recipe: Recipe = recipe.parse().map_err(|what| to_python(py, &Error::setting("recipe", what)))?;
     if let Some(path) = path {
