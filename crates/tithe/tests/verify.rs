@@ -6,7 +6,7 @@ use tithe::block::{Column, RowSet, Segment};
 use tithe::build::{BuildSettings, build_on};
 use tithe::certify::{CertifySettings, certify};
 use tithe::coreset::{Coreset, Method};
-use tithe::engine::{EngineSettings, LocalEngine, Missing};
+use tithe::engine::{Engine, EngineSettings, LocalEngine, Missing};
 use tithe::error::ErrorKind;
 use tithe::fit::{Fit, FitSettings, fit_coreset, fit_data};
 use tithe::mcmc::{Sampler, Settings};
@@ -194,6 +194,53 @@ fn a_coreset_robbed_of_a_rare_level_is_told_so_by_name() {
     assert!(after.kl > 0.5, "{}", after.kl);
     let worst = after.deficiencies.first().expect("a deficiency");
     assert_eq!(whole.encoding.coefficient_names()[worst.coefficients[0].0], "rare");
+}
+
+/// Numbers and a column of 30 levels of which the rarest occur in a few rows in ten thousand and nearly always go with one label.
+fn nearly_separated(rows: usize) -> Named {
+    let mut data = skewed(rows, 3);
+    let mut rng = Seed(6).stream(Purpose::Generate, 1);
+    let mut levels = vec![vec![0.0; rows]; 30];
+    for (n, y) in data[3].1.iter_mut().enumerate() {
+        // The chance of level k falls like 2^{−k/2}.
+        let level = ((-2.0 * open_unit(&mut rng).log2()) as usize).min(29);
+        levels[level][n] = 1.0;
+        if level > 10 && open_unit(&mut rng) < 0.98 {
+            *y = f64::from(u8::from(level.is_multiple_of(2)));
+        }
+    }
+    for (k, values) in levels.into_iter().enumerate() {
+        data.insert(3 + k, (format!("level{k}"), values));
+    }
+    data
+}
+
+#[test]
+fn a_certificate_at_the_mode_is_right_even_where_levels_are_nearly_separated() {
+    let engine = engine_of(nearly_separated(30_000));
+    for (size, seed) in [(400, 0), (400, 1), (800, 2)] {
+        let before = engine.passes();
+        let coreset = built(&engine, BuildSettings { seed: Seed(seed), ..sized(Method::Calibrated, size) });
+        let passes = engine.passes() - before;
+        assert!(passes <= 11, "{passes} passes");
+        let told = coreset.provenance.calibration.as_ref().expect("a certificate").certificate.kl;
+        let found =
+            certify(&engine, &coreset, &CertifySettings::default()).expect("certified").certificate.kl;
+        let near = (0.5..2.0).contains(&(told / found)) || told.max(found) < 1e-9;
+        assert!(near, "{size} rows, seed {seed}: told {told}, found {found}");
+    }
+    // A search that sets out from the worst of pilots ends at the same mode.
+    let coreset = built(&engine, sized(Method::Calibrated, 400));
+    let uniform = built(&engine, sized(Method::Uniform, 400));
+    let exact = |coreset: &Coreset| {
+        certify(&engine, coreset, &CertifySettings::default()).expect("certified").certificate
+    };
+    assert!(
+        exact(&coreset).kl < 1.0 && exact(&uniform).kl > 10.0,
+        "{} {}",
+        exact(&coreset).kl,
+        exact(&uniform).kl
+    );
 }
 
 #[test]
