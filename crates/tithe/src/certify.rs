@@ -4,7 +4,7 @@ use crate::calibration::certificate::{Certificate, Gaussian};
 use crate::coreset::Coreset;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::full_data::{Identity, identity};
+use crate::full_data::{Identity, identity_as};
 use crate::newton::{Pilot, full_mode};
 
 /// How to certify.
@@ -42,7 +42,7 @@ pub fn certify(engine: &impl Engine, coreset: &Coreset, settings: &CertifySettin
         let what = format!("must be positive, but is {}", settings.prior_scale);
         return Err(Error::setting("--prior-scale", what));
     }
-    let identity = identity(engine)?;
+    let identity = identity_as(engine, &coreset.encoding)?;
     let facts = &coreset.provenance;
     let recognised = identity.expect(Identity { rows: facts.rows, fingerprint: facts.fingerprint });
     let same_data = recognised.is_ok();

@@ -178,6 +178,57 @@ fn robbed(coreset: &Coreset, c: usize) -> Coreset {
 }
 
 #[test]
+fn labels_that_nobody_knows_are_refused_even_by_force() {
+    let data = skewed(5_000, 3);
+    let coreset = built(&engine_of(data.clone()), sized(Method::Calibrated, 100));
+    let fit = fitted(&coreset);
+    let mut other = data;
+    other[3].1[4321] = 2.0;
+    let engine = engine_of(other);
+    let verified = verify(&engine, &fit, &VerifySettings { force: true, ..VerifySettings::default() });
+    let certified =
+        certify(&engine, &coreset, &CertifySettings { force: true, ..CertifySettings::default() });
+    for error in [verified.map(|_| ()), certified.map(|_| ())] {
+        let error = error.expect_err("a label of 2").to_string();
+        assert!(error.contains("row 4322 has the label '2'"), "{error}");
+    }
+}
+
+/// Thirty columns that matter little and a few positives: a posterior that is far from normal.
+fn far_from_normal() -> Named {
+    let mut rng = Seed(9).stream(Purpose::Generate, 2);
+    let (rows, columns) = (4_000, 12);
+    let mut data: Named = (0..columns).map(|c| (format!("x{c}"), Vec::new())).collect();
+    let mut positives = Vec::new();
+    for _ in 0..rows {
+        let mut s = -5.5;
+        for (c, (_, values)) in data.iter_mut().enumerate() {
+            let x: f64 = StandardNormal.sample(&mut rng);
+            // A long tail to the right.
+            let x = (0.8 * x).exp();
+            s += if c % 3 == 0 { 0.3 * x } else { -0.2 * x };
+            values.push(x);
+        }
+        positives.push(f64::from(u8::from(open_unit(&mut rng) < 1.0 / (1.0 + (-s).exp()))));
+    }
+    data.push(("y".to_string(), positives));
+    data
+}
+
+#[test]
+fn where_laplace_is_wrong_a_calibrated_coreset_is_not() {
+    let engine = engine_of(far_from_normal());
+    let settings = FitSettings { sampler: Sampler::Laplace, ..FitSettings::default() };
+    let laplace =
+        fit_data(&engine, Missing::Error, &EncodingSettings::default(), &settings, 1 << 30).expect("a fit");
+    let kl = |fit: &Fit| verify(&engine, fit, &VerifySettings::default()).expect("verified").kl;
+    let approximate = kl(&laplace);
+    let drawn = kl(&fitted(&built(&engine, sized(Method::Calibrated, 400))));
+    assert!(approximate > 1.0, "{approximate}");
+    assert!(drawn < approximate / 20.0, "{drawn} for {approximate}");
+}
+
+#[test]
 fn a_coreset_robbed_of_a_rare_level_is_told_so_by_name() {
     let mut data = skewed(10_000, 3);
     let rare = (0..10_000).map(|n| f64::from(u8::from(n % 100 == 7))).collect();
