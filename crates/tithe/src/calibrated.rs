@@ -15,7 +15,7 @@ use crate::coreset::CalibrationFacts;
 use crate::encoding::{Encoding, Scratch};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::newton::{full_mode, mode_of_points};
+use crate::newton::{Pilot, full_mode};
 use crate::pass::Pass;
 use crate::points::{Lane, Points, TILE};
 use crate::rng::{Purpose, Seed};
@@ -57,9 +57,7 @@ pub(crate) fn calibrated(
     // The full data's mode, from that of the rows which the survey picked.
     let prior_precision = vec![settings.prior_scale.powi(-2); encoding.dim()];
     let pilot = pilot_points(learnt)?;
-    let start = mode_of_points(&pilot, &prior_precision, vec![0.0; encoding.dim()])?.mode;
-    clock.lap("pilot");
-    let mode = full_mode(engine, encoding, &prior_precision, start)?;
+    let mode = full_mode(engine, encoding, &prior_precision, Pilot::Random(&pilot), settings.seed)?;
     clock.lap("mode");
 
     // The target b: the local features of all rows, which the last Newton pass has summed already.

@@ -255,6 +255,47 @@ fn unseen_level(column: &str, level: &str) -> crate::error::Error {
     .into()
 }
 
+impl Label {
+    /// Refuses a block of rows with a label that is neither of the two values; [`Encoding::encoder`] takes all that is not
+    /// positive for negative. Data that an encoding was learnt from needs no such check, other data does.
+    pub fn check(&self, block: &Block, column: &Column) -> Result<()> {
+        let number = |value: &LabelValue| match value {
+            LabelValue::Number(number) => Some(*number),
+            LabelValue::Boolean(truth) => Some(f64::from(u8::from(*truth))),
+            LabelValue::Text(_) => None,
+        };
+        let unknown = match column {
+            Column::Number(values) => {
+                let known = [number(&self.negative), number(&self.positive)];
+                let row = values.iter().position(|value| !known.contains(&Some(*value)));
+                row.map(|row| (row, values[row].to_string()))
+            }
+            Column::Text { codes, levels } => {
+                let known = [&self.negative, &self.positive];
+                let is_known = |level: &String| {
+                    known.iter().any(|k| matches!(k, LabelValue::Text(text) if text == level))
+                };
+                let strangers: Vec<bool> = levels.iter().map(|level| !is_known(level)).collect();
+                let row =
+                    codes.iter().position(|code| strangers.get(*code as usize).copied().unwrap_or(true));
+                row.map(|row| (row, levels.get(codes[row] as usize).cloned().unwrap_or_default()))
+            }
+        };
+        match unknown {
+            None => Ok(()),
+            Some((row, value)) => Err(ErrorKind::Column {
+                column: self.column.clone(),
+                what: format!(
+                    "row {} has the label '{value}', which was not there when the encoding was learnt",
+                    block.position(row) + 1
+                ),
+                help: Some("name the data that the coreset was made of".to_string()),
+            }
+            .into()),
+        }
+    }
+}
+
 /// Where the signs `y` come from.
 enum LabelInput<'a> {
     Number { values: &'a [f64], positive: f64 },

@@ -79,9 +79,12 @@ impl Identity {
 }
 
 /// The pass that recognises data, where no other pass does so on its way.
-struct Recognising;
+struct Recognising<'a> {
+    /// Whose labels the rows must have.
+    encoding: Option<&'a Encoding>,
+}
 
-impl Pass for Recognising {
+impl Pass for Recognising<'_> {
     const NAME: &'static str = "recognising the data";
     type State = Identity;
     type Worker = ();
@@ -89,6 +92,7 @@ impl Pass for Recognising {
     fn worker(&self) {}
 
     fn visit(&self, _worker: &mut (), block: &Block) -> Result<Identity> {
+        self.encoding.map_or(Ok(()), |encoding| check_labels(encoding, block))?;
         Ok(Identity::of(block))
     }
 
@@ -97,7 +101,23 @@ impl Pass for Recognising {
     }
 }
 
+/// Refuses rows whose label an encoding does not know.
+pub fn check_labels(encoding: &Encoding, block: &Block) -> Result<()> {
+    match block.columns.get(encoding.features.len()) {
+        Some(column) => encoding.label.check(block, column),
+        None => Ok(()),
+    }
+}
+
 /// What an engine's rows are: one pass.
 pub fn identity(engine: &impl Engine) -> Result<Identity> {
-    Ok(engine.run(&Recognising)?.unwrap_or_default())
+    Ok(engine.run(&Recognising { encoding: None })?.unwrap_or_default())
+}
+
+/// The same for rows whose labels must be those of an encoding.
+///
+/// # Errors
+/// If one is neither of the two.
+pub fn identity_as(engine: &impl Engine, encoding: &Encoding) -> Result<Identity> {
+    Ok(engine.run(&Recognising { encoding: Some(encoding) })?.unwrap_or_default())
 }
