@@ -7,6 +7,7 @@ use tithe::coreset::Method;
 use tithe::encoding::Encoding;
 use tithe::engine::{EngineSettings, Missing};
 use tithe::error::{Error, ErrorKind, Result};
+use tithe::files::read_coreset;
 use tithe::fit::FitSettings;
 use tithe::full_data::open_as;
 use tithe::mcmc::Settings;
@@ -19,7 +20,8 @@ use tithe::survey::EncodingSettings;
 use tithe::table::{Roles, Table};
 
 use crate::args::{
-    BuildArgs, CentersArg, ColumnArgs, DataArgs, EngineArgs, FitArgs, MethodArg, MissingArg, PriorArgs,
+    BuildArgs, CentersArg, ChoiceArgs, ColumnArgs, DataArgs, EngineArgs, FitArgs, MethodArg, MissingArg,
+    PriorArgs,
 };
 
 /// How files are read.
@@ -102,6 +104,7 @@ pub fn encoding(args: &ColumnArgs) -> EncodingSettings {
         standardize: !args.no_standardize,
         positive: args.positive.clone(),
         max_levels: args.max_levels,
+        known: None,
     }
 }
 
@@ -135,10 +138,22 @@ pub fn engine(args: &EngineArgs, missing: Missing) -> EngineSettings {
 
 /// What coreset to build.
 pub fn build(args: &BuildArgs) -> Result<BuildSettings> {
-    let size = match (args.epsilon, args.kl) {
-        (Some(epsilon), _) => Size::Guarantee { epsilon, delta: args.delta, constant: args.constant },
-        (None, Some(target)) => Size::Kl { target },
-        (None, None) => Size::Rows(args.size.unwrap_or(1000)),
+    let mut settings = choice(&args.choice, encoding(&args.columns))?;
+    if let Some(target) = args.kl {
+        settings.size = Size::Kl { target };
+    }
+    if let Some(path) = &args.encoding {
+        settings.encoding.known = Some(read_coreset(path)?.encoding);
+    }
+    settings.check()?;
+    Ok(settings)
+}
+
+/// How many rows to choose, and how.
+pub fn choice(args: &ChoiceArgs, encoding: EncodingSettings) -> Result<BuildSettings> {
+    let size = match args.epsilon {
+        Some(epsilon) => Size::Guarantee { epsilon, delta: args.delta, constant: args.constant },
+        None => Size::Rows(args.size.unwrap_or(1000)),
     };
     let settings = BuildSettings {
         method: match args.method {
@@ -157,7 +172,7 @@ pub fn build(args: &BuildArgs) -> Result<BuildSettings> {
         },
         collapse: !args.no_collapse,
         seed: Seed(args.seed),
-        encoding: encoding(&args.columns),
+        encoding,
         prior_scale: args.prior_scale,
     };
     settings.check()?;

@@ -52,7 +52,7 @@ pub fn certify(engine: &impl Engine, coreset: &Coreset, settings: &CertifySettin
     let points = coreset.points()?;
     let prior_precision = vec![settings.prior_scale.powi(-2); points.dim()];
     let start = mode_of_points(&points, &prior_precision, vec![0.0; points.dim()])?.mode;
-    let mode = full_mode(engine, &coreset.encoding, &prior_precision, start)?;
+    let mode = full_mode(engine, &coreset.encoding, None, &prior_precision, start)?;
     let full = Gaussian { mean: mode.mode, precision: mode.precision };
     let certificate = Certificate::new(&points, &full, &prior_precision, None)?;
     Ok(Certified { certificate, identity, same_data })

@@ -66,6 +66,16 @@ pub enum ErrorKind {
         /// The column and how it differs.
         what: String,
     },
+    /// Coresets whose encodings do not agree.
+    #[error("'{}' and '{}' do not go together: {what}", first.display(), second.display())]
+    EncodingMismatch {
+        /// The first coreset.
+        first: PathBuf,
+        /// The one that disagrees.
+        second: PathBuf,
+        /// The first difference.
+        what: String,
+    },
     /// A column that the data does not have.
     #[error("there is no column '{column}' {purpose}{}", did_you_mean(nearest))]
     UnknownColumn {
@@ -163,6 +173,10 @@ impl Error {
                 "part files must have the same columns, in the same order, of the same kind"
                     .to_string(),
             ),
+            ErrorKind::EncodingMismatch { first, .. } => Some(format!(
+                "build the second again from its data with --encoding {}",
+                first.display()
+            )),
             ErrorKind::UnknownColumn { available, .. } => Some(columns_there_are(available)),
             ErrorKind::OtherData { .. } => Some(
                 "name the same data, in any order and format, with the same reading flags; or go on all the same with --force"

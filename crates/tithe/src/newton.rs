@@ -63,16 +63,22 @@ pub(crate) struct Mode {
     pub mode: Vec<f64>,
 }
 
-/// Finds the mode of `L(θ) − ½ Σ prior_precision_i θ_i²` over all rows, from a pilot's.
+/// Finds the mode of `L(θ) − ½ Σ prior_precision_i θ_i²` over all rows and the points of a `rest` that is not among
+/// them, from a pilot's.
 pub(crate) fn full_mode(
     engine: &impl Engine,
     encoding: &Encoding,
+    rest: Option<&Points>,
     prior_precision: &[f64],
     start: Vec<f64>,
 ) -> Result<Mode> {
     let look = |theta: &[f64]| {
         let curvature = engine.run(&Curving { encoding, theta })?;
-        Ok(curvature.unwrap_or_else(|| Curvature::new(theta.len())))
+        let mut curvature = curvature.unwrap_or_else(|| Curvature::new(theta.len()));
+        if let Some(rest) = rest {
+            curvature.merge(&Curvature::of_points(rest, theta));
+        }
+        Ok(curvature)
     };
     mode(look, prior_precision, start, NEAR)
 }

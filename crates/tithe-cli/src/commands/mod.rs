@@ -9,6 +9,7 @@ pub mod export;
 pub mod fit;
 pub mod generate;
 pub mod inspect;
+pub mod merge;
 pub mod predict;
 pub mod verify;
 

@@ -31,6 +31,11 @@ pub trait Source: Send + Sync {
     /// How many rows there are, where that is known without reading them.
     fn rows(&self) -> Option<u64>;
 
+    /// Position of the first row, where the source is a part of something larger.
+    fn first_row(&self) -> u64 {
+        0
+    }
+
     /// The files that are read.
     fn files(&self) -> Vec<PathBuf> {
         Vec::new()
