@@ -13,7 +13,7 @@ use tithe::source::Format;
 pub use posterior::{
     DemoArgs, ExportArgs, FitArgs, GenerateArgs, PosteriorFormat, PredictArgs, PriorArgs, ToolArg, UnseenArg,
 };
-pub use stream::MergeArgs;
+pub use stream::{MergeArgs, StreamArgs};
 pub use verify::{CertifyArgs, VerifyArgs};
 
 /// Bayesian logistic regression on a few hundred weighted rows that stand for all of them.
@@ -30,6 +30,8 @@ pub struct Cli {
 pub enum Command {
     /// Turn data into a coreset: a few weighted rows that stand for all of them.
     Build(Box<BuildArgs>),
+    /// Keep the coreset of data that comes without end; it can be stopped, killed and resumed at any moment.
+    Stream(Box<StreamArgs>),
     /// Join coresets that were made apart: by other people, on other days, on other machines.
     Merge(Box<MergeArgs>),
     /// Turn a coreset, or data itself, into draws from the posterior.
@@ -57,12 +59,20 @@ pub enum Command {
 /// Where rows come from.
 #[derive(Debug, Args)]
 pub struct DataArgs {
-    /// Files, globs and directories of part files: Parquet, CSV, TSV (plain, gzip, zstd), LIBSVM, Arrow IPC;
+    /// Files, globs and directories of part files: Parquet, CSV, TSV, NDJSON (plain, gzip, zstd), LIBSVM, Arrow IPC;
     /// `-` is standard input.
     #[arg(required = true, value_name = "DATA")]
     pub data: Vec<String>,
 
-    /// The format, where it should not be told from the content: parquet, csv, tsv, libsvm, arrow, arrow-stream.
+    #[command(flatten)]
+    pub reading: ReadingArgs,
+}
+
+/// How files are read.
+#[derive(Debug, Args)]
+pub struct ReadingArgs {
+    /// The format, where it should not be told from the content: parquet, csv, tsv, ndjson,
+    /// libsvm, arrow, arrow-stream.
     #[arg(long, value_name = "FORMAT", help_heading = "Reading")]
     pub format: Option<Format>,
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tithe::build::BuildSettings;
 use tithe::coreset::Method;
-use tithe::encoding::Encoding;
+use tithe::encoding::{Encoding, Unseen};
 use tithe::engine::{EngineSettings, Missing};
 use tithe::error::{Error, ErrorKind, Result};
 use tithe::files::read_coreset;
@@ -16,16 +16,17 @@ use tithe::rng::Seed;
 use tithe::selection::Size;
 use tithe::sensitivity::CenterRule;
 use tithe::source::{OpenOptions, Source, find_inputs, open};
+use tithe::stream::StreamSettings;
 use tithe::survey::EncodingSettings;
 use tithe::table::{Roles, Table};
 
 use crate::args::{
     BuildArgs, CentersArg, ChoiceArgs, ColumnArgs, DataArgs, EngineArgs, FitArgs, MethodArg, MissingArg,
-    PriorArgs,
+    PriorArgs, ReadingArgs, StreamArgs, UnseenArg,
 };
 
 /// How files are read.
-pub fn open_options(args: &DataArgs, memory: u64) -> OpenOptions {
+pub fn open_options(args: &ReadingArgs, memory: u64) -> OpenOptions {
     OpenOptions {
         format: args.format,
         header: !args.no_header,
@@ -39,7 +40,7 @@ pub fn open_options(args: &DataArgs, memory: u64) -> OpenOptions {
 
 /// Opens the data; refuses if `output` is one of its files.
 pub fn open_data(args: &DataArgs, memory: u64, output: Option<&Path>) -> Result<Box<dyn Source>> {
-    let source = open(&args.data, &open_options(args, memory))?;
+    let source = open(&args.data, &open_options(&args.reading, memory))?;
     if let Some(output) = output {
         // Standard input may be a file that the shell opened.
         let standard_input = args.data.iter().any(|name| name == "-").then(|| PathBuf::from("/dev/stdin"));
@@ -63,7 +64,7 @@ pub fn open_full_data(
             inputs.iter().map(|input| input.path().to_path_buf()).chain(own.into_iter().flatten()).collect();
         refuse_overwriting(&files, output)?;
     }
-    open_as(encoding, inputs, &open_options(args, memory))
+    open_as(encoding, inputs, &open_options(&args.reading, memory))
 }
 
 /// Refuses to write over a file that is read.
@@ -105,6 +106,7 @@ pub fn encoding(args: &ColumnArgs) -> EncodingSettings {
         positive: args.positive.clone(),
         max_levels: args.max_levels,
         known: None,
+        unseen: Unseen::Error,
     }
 }
 
@@ -147,6 +149,25 @@ pub fn build(args: &BuildArgs) -> Result<BuildSettings> {
     }
     settings.check()?;
     Ok(settings)
+}
+
+/// What a stream is made of.
+pub fn stream(args: &StreamArgs) -> Result<StreamSettings> {
+    let mut settings = choice(&args.choice, encoding(&args.columns))?;
+    if let Some(path) = &args.encoding {
+        settings.encoding.known = Some(read_coreset(path)?.encoding);
+    }
+    settings.encoding.unseen = unseen(args.unseen);
+    let warmup_rows = args.warmup_rows.unwrap_or(args.block);
+    Ok(StreamSettings { build: settings, missing: missing(&args.columns), block: args.block, warmup_rows })
+}
+
+/// What to do with unseen levels.
+pub fn unseen(arg: UnseenArg) -> Unseen {
+    match arg {
+        UnseenArg::Error => Unseen::Error,
+        UnseenArg::Reference => Unseen::Reference,
+    }
 }
 
 /// How many rows to choose, and how.

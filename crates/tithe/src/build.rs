@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
+
 use crate::block::RowSet;
 use crate::calibrated::{Place, calibrated};
 use crate::clustering::{self, Grouping};
@@ -25,7 +27,7 @@ use crate::table::{Roles, Table};
 const MOST_DISTINCT: usize = 1 << 14;
 
 /// What coreset to build.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BuildSettings {
     /// How rows are chosen.
     pub method: Method,

@@ -128,6 +128,16 @@ pub enum ErrorKind {
         /// What to do.
         help: Option<String>,
     },
+    /// A stream's state that cannot be used as it is.
+    #[error("the state in '{}' {what}", path.display())]
+    State {
+        /// Its directory.
+        path: PathBuf,
+        /// Why not.
+        what: String,
+        /// What to do.
+        help: Option<String>,
+    },
     /// Data that is not what a file of this program's was made from.
     #[error("this is not the data that it was made from: {what}")]
     OtherData {
@@ -168,6 +178,7 @@ impl Error {
             | ErrorKind::Cell { help, .. }
             | ErrorKind::Column { help, .. }
             | ErrorKind::WrongFile { help, .. }
+            | ErrorKind::State { help, .. }
             | ErrorKind::Numerical { help, .. } => help.clone(),
             ErrorKind::SchemaMismatch { .. } => Some(
                 "part files must have the same columns, in the same order, of the same kind"

@@ -59,6 +59,11 @@ impl Fingerprint {
         Fingerprint(total)
     }
 
+    /// A checksum of bytes, whose order matters: any single changed byte shows.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Fingerprint {
+        Fingerprint(fnv(bytes))
+    }
+
     /// Adds the fingerprint of other rows.
     pub fn merge(&mut self, other: Fingerprint) {
         self.0 = self.0.wrapping_add(other.0);
@@ -71,10 +76,15 @@ fn mixed(hash: u64) -> u64 {
     product ^ (product >> 29)
 }
 
-/// FNV-1a.
 fn hash_of_text(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    fnv(text.as_bytes())
+}
+
+/// FNV-1a.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 impl fmt::Display for Fingerprint {

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE};
 use crate::encoding::{Coding, Encoding, Feature, Label, LabelValue, Unseen};
 use crate::engine::{Engine, Missing};
@@ -15,7 +17,7 @@ use crate::slots::{Picked, Racer, Slots};
 use crate::table::Table;
 
 /// What the encoding should be like.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EncodingSettings {
     /// Add an intercept.
     pub intercept: bool,
@@ -27,11 +29,20 @@ pub struct EncodingSettings {
     pub max_levels: usize,
     /// The encoding itself, where it is known and nothing is to be learnt: the data must fit it.
     pub known: Option<Encoding>,
+    /// What becomes of levels that were not there when the encoding was learnt.
+    pub unseen: Unseen,
 }
 
 impl Default for EncodingSettings {
     fn default() -> EncodingSettings {
-        EncodingSettings { intercept: true, standardize: true, positive: None, max_levels: 100, known: None }
+        EncodingSettings {
+            intercept: true,
+            standardize: true,
+            positive: None,
+            max_levels: 100,
+            known: None,
+            unseen: Unseen::Error,
+        }
     }
 }
 
@@ -126,7 +137,7 @@ pub fn survey(
     let found = engine.run(&pass)?.ok_or_else(|| no_rows(nothing_in(table)))?;
     check(table, &found, missing)?;
     let (encoding, warnings) = match &settings.known {
-        Some(known) => (fitting(known, table, &found)?, Vec::new()),
+        Some(known) => (fitting(known, settings.unseen, table, &found)?, Vec::new()),
         None => learn(table, &found, settings)?,
     };
     let moments = table.features().iter().zip(&found.columns).map(|(field, column)| {
@@ -478,7 +489,7 @@ fn learn(table: &Table, found: &Found, settings: &EncodingSettings) -> Result<(E
         .collect::<Result<Vec<_>>>()?;
     let label = label(table.label(), &found.columns[features.len()], settings)?;
     let weight = table.weight().map(|field| field.name.clone());
-    let unseen = Unseen::Error;
+    let unseen = settings.unseen;
     let encoding = Encoding { label, weight, intercept: settings.intercept, features, unseen };
     if encoding.dim() == 0 {
         let what = "no coefficient is left: there is no intercept, and every feature is constant";
@@ -488,7 +499,7 @@ fn learn(table: &Table, found: &Found, settings: &EncodingSettings) -> Result<(E
 }
 
 /// The known encoding, if the data is of its columns and its two classes. Levels are checked where rows are encoded.
-fn fitting(known: &Encoding, table: &Table, found: &Found) -> Result<Encoding> {
+fn fitting(known: &Encoding, unseen: Unseen, table: &Table, found: &Found) -> Result<Encoding> {
     let expected = known.features.iter().map(|feature| &feature.column).chain([&known.label.column]);
     let there = table.features().iter().chain([table.label()]);
     for (name, field) in expected.clone().zip(there) {
@@ -511,7 +522,8 @@ fn fitting(known: &Encoding, table: &Table, found: &Found) -> Result<Encoding> {
         );
         return Err(ErrorKind::Column { column: known.label.column.clone(), what, help: None }.into());
     }
-    Ok(Encoding { weight: table.weight().map(|field| field.name.clone()), ..known.clone() })
+    let unseen = if unseen == Unseen::Error { known.unseen } else { unseen };
+    Ok(Encoding { weight: table.weight().map(|field| field.name.clone()), unseen, ..known.clone() })
 }
 
 fn feature(

@@ -11,6 +11,7 @@ pub mod generate;
 pub mod inspect;
 pub mod merge;
 pub mod predict;
+pub mod stream;
 pub mod verify;
 
 use std::path::{Path, PathBuf};

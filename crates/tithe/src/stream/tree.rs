@@ -14,6 +14,7 @@ use crate::block::{Field, Segment};
 use crate::build::{BuildSettings, Built, build_part};
 use crate::calibrated::Place;
 use crate::coreset::{Composition, Coreset};
+use crate::encoding::Encoding;
 use crate::engine::{EngineSettings, LocalEngine, Missing};
 use crate::error::{Error, Result};
 use crate::merge::{Quiet, compress, union};
@@ -68,6 +69,14 @@ pub struct Rows {
     pub is_sparse: bool,
 }
 
+impl Rows {
+    /// As a table to build from.
+    pub(super) fn table(self) -> Result<Table> {
+        let columns = Columns::of_rows(self.fields, self.segment, self.first_row, self.is_sparse);
+        Table::new(Box::new(columns), &self.roles)
+    }
+}
+
 /// The coresets of a stream, one a level at most.
 #[derive(Clone, Debug)]
 pub struct Tree {
@@ -108,6 +117,11 @@ impl Tree {
     /// The coresets, by level.
     pub fn levels(&self) -> &[Option<Coreset>] {
         &self.levels
+    }
+
+    /// Takes an encoding that is learnt elsewhere.
+    pub(super) fn take_encoding(&mut self, encoding: Encoding) {
+        self.settings.build.encoding.known = Some(encoding);
     }
 
     /// How rows are reduced.
@@ -164,8 +178,7 @@ impl Tree {
 
     /// The coreset of a block.
     fn leaf(&self, rows: Rows, observer: &dyn Observer) -> Result<Built> {
-        let columns = Columns::of_rows(rows.fields, rows.segment, rows.first_row, rows.is_sparse);
-        let table = Table::new(Box::new(columns), &rows.roles)?;
+        let table = rows.table()?;
         let settings = &self.settings;
         let engine = EngineSettings {
             threads: settings.threads,
