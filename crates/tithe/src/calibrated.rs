@@ -102,7 +102,7 @@ pub(crate) fn calibrated(
 
     let chosen = loop {
         // Candidates: the winners of one race by sensitivity and of one by the size of the local features.
-        let capacity = pool_capacity(size, encoding.dim());
+        let capacity = place.pool_capacity(size, encoding.dim());
         let pooling =
             Pooling { encoding, bound: &bound, map: &full.map, capacity, totals, seed: settings.seed };
         let pooled = run(engine, &pooling)?;
@@ -171,6 +171,14 @@ pub(crate) enum Place<'a> {
 }
 
 impl Place<'_> {
+    /// Rows that each race of the pool keeps. A part is one of many, whose errors are its own: it needs less choice.
+    fn pool_capacity(self, size: usize, dim: usize) -> usize {
+        match self {
+            Place::Beside(_) => pool_capacity(size, dim).min(3 * size),
+            Place::Alone | Place::At(_) => pool_capacity(size, dim),
+        }
+    }
+
     /// The mass of the other points.
     pub(crate) fn other_mass(self) -> f64 {
         match self {

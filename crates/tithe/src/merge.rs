@@ -204,7 +204,7 @@ impl Observer for Quiet<'_> {
 }
 
 /// The encoding of all parts, if they agree: the same columns, classes and levels. Means and scales that each part learnt
-/// from its own rows are pooled, for rows are kept in the user's units.
+/// from its own rows are pooled, and the reference level is the first part's, for rows are kept in the user's units.
 fn agreed(parts: &[(String, Coreset)]) -> Result<Encoding> {
     let Some(((first_name, first), others)) = parts.split_first() else {
         return Err(ErrorKind::NoRows { what: "there are no coresets to join".to_string() }.into());
@@ -217,7 +217,8 @@ fn agreed(parts: &[(String, Coreset)]) -> Result<Encoding> {
     }
     let mut encoding = first.encoding.clone();
     for (at, feature) in encoding.features.iter_mut().enumerate() {
-        if others.iter().any(|(_, other)| other.encoding.features[at].coding != feature.coding) {
+        let is_number = matches!(feature.coding, Coding::Number { .. });
+        if is_number && others.iter().any(|(_, other)| other.encoding.features[at].coding != feature.coding) {
             feature.coding = pooled(parts, at);
         }
     }
@@ -260,12 +261,8 @@ fn feature_difference(
     }
     let column = &a.column;
     match (&a.coding, &b.coding) {
-        (Coding::Levels { reference: r, levels: l }, Coding::Levels { reference: s, levels: m }) => {
-            if r != s {
-                return Some(format!(
-                    "the reference of column '{column}' is '{r}' in the first and '{s}' in the second"
-                ));
-            }
+        (Coding::Levels { .. }, Coding::Levels { .. }) => {
+            let (l, m) = (all_levels(a), all_levels(b));
             let one_has =
                 |level, which| format!("column '{column}' has the level '{level}' only in the {which}");
             let only_first = l.iter().find(|level| !m.contains(level)).map(|level| one_has(level, "first"));
@@ -288,6 +285,14 @@ fn feature_difference(
         }
         (Coding::Boolean, Coding::Boolean) => None,
         _ => Some(format!("column '{column}' holds something else in the first than in the second")),
+    }
+}
+
+/// All levels of a column, the reference among them: which one that is was learnt from the rows.
+fn all_levels(feature: &Feature) -> Vec<&String> {
+    match &feature.coding {
+        Coding::Levels { reference, levels } => std::iter::once(reference).chain(levels).collect(),
+        Coding::Number { .. } | Coding::Boolean => Vec::new(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A stream's state on disk: a manifest and the files that it names, each with its checksum, each written whole or not at all.
 //!
 //! `manifest.json` is the state; everything else is there because some manifest names it. A save first writes the new files under
-//! names of their own, then keeps the old manifest as `manifest-N.json`, then puts the new one in its place: whenever the
+//! names of their own, then the new manifest as `manifest-N.json`, then a copy of it in the place of the old: whenever the
 //! machine stops, one of the two is there, and all of its files. Of every file that the newest manifest names, the newest
 //! manifest that does without it is kept, so that damage to any one file costs only the rows since then.
 
@@ -274,18 +274,13 @@ impl Directory {
     pub fn commit(&self, manifest: &Manifest) -> Result<()> {
         self.sync()?;
         let current = self.path.join(MANIFEST);
-        if current.exists() {
-            let kept = self.path.join(format!("manifest-{:015}.json", manifest.sequence.saturating_sub(1)));
-            if !kept.exists() {
-                fs::hard_link(&current, &kept)
-                    .or_else(|_| fs::copy(&current, &kept).map(|_| ()))
-                    .map_err(|error| Error::io("write", &kept, error))?;
-            }
-        }
         let body =
             serde_json::to_value(manifest).map_err(|error| Error::io("write", &current, error.into()))?;
         let checksum = Fingerprint::of_bytes(body.to_string().as_bytes());
         let text = json!({"checksum": checksum, "manifest": body}).to_string();
+        let copy = self.path.join(format!("manifest-{:015}.json", manifest.sequence));
+        // The copy is for bad days; if it is torn by a crash, the state is still the one before.
+        fs::write(&copy, &text).map_err(|error| Error::io("write", &copy, error))?;
         Output::create(&current)?.write(text.as_bytes())?;
         self.sync()
     }
@@ -311,7 +306,10 @@ impl Directory {
             let spares = |named: &Named| {
                 !earlier.names(&named.file) && kept[1..].iter().all(|kept| kept.names(&named.file))
             };
-            if earlier.sequence != manifest.sequence && (is_previous || manifest.files().any(spares)) {
+            if earlier.sequence == manifest.sequence {
+                continue;
+            }
+            if earlier.sequence < manifest.sequence && (is_previous || manifest.files().any(spares)) {
                 kept.push(earlier);
             } else {
                 let _ = fs::remove_file(path);
