@@ -1,6 +1,7 @@
 //! How far the coreset at the end of a stream is from the full data's posterior: a Markdown table of KL by method and size.
 //!
-//! `cargo run --release -p tithe --example streaming [-- [--seeds N] [--block ROWS] [NAME…]]`. Files are looked for in
+//! `cargo run --release -p tithe --example streaming [-- [--seeds N] [--block ROWS] [NAME…]]`; NAME is mixture, binary10, covtype,
+//! or merge for 64 shards of covtype, each built on its own, merged in another order for every seed. Files are looked for in
 //! `TITHE_DATA`, or beside the repository in `../shared/data`; those that are not there are left out. Rows come in another order
 //! for every seed.
 
@@ -9,12 +10,13 @@ use std::time::Instant;
 
 use arrow_schema::DataType;
 use tithe::block::{Column, Field, Kind, Segment};
-use tithe::build::BuildSettings;
+use tithe::build::{BuildSettings, build, build_on};
 use tithe::certify::{CertifySettings, certify};
 use tithe::coreset::{Coreset, Method};
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
 use tithe::error::Result;
 use tithe::generate::Recipe;
+use tithe::merge::merge;
 use tithe::progress::Silent;
 use tithe::rng::{Purpose, Seed, open_unit};
 use tithe::selection::Size;
@@ -97,6 +99,17 @@ impl Data {
         LocalEngine::new(table, &EngineSettings::default(), &Silent)
     }
 
+    /// Coresets of shards, each built with an encoding of its own.
+    fn shards(&self, count: usize, settings: &BuildSettings) -> Result<Vec<(String, Coreset)>> {
+        let edges: Vec<usize> = (0..=count).map(|at| at * self.rows() / count).collect();
+        let shard = |edges: &[usize]| -> Result<(String, Coreset)> {
+            let values = self.columns.iter().map(|column| column[edges[0]..edges[1]].to_vec());
+            let columns = Columns::new(self.names.iter().cloned().zip(values).collect())?;
+            Ok((edges[0].to_string(), build(Box::new(columns), &self.roles(), settings)?))
+        };
+        edges.windows(2).map(shard).collect()
+    }
+
     /// The last coreset of the stream, and the most that were held.
     fn stream(&self, settings: TreeSettings, block: usize) -> Result<(Coreset, usize)> {
         let number =
@@ -122,6 +135,39 @@ impl Data {
     }
 }
 
+/// Merges shards of covtype in random orders, and tells how far the result is.
+fn merged(seeds: u64) -> Result<()> {
+    const SHARDS: usize = 64;
+    let size = 2000;
+    let Some(mut data) = Data::read("covtype")? else { return Ok(()) };
+    data.shuffle(0);
+    let engine = data.engine()?;
+    let settings =
+        |seed| BuildSettings { size: Size::Rows(size), seed: Seed(seed), ..BuildSettings::default() };
+    let kl = |coreset: &Coreset| -> Result<f64> {
+        Ok(certify(&engine, coreset, &CertifySettings::default())?.certificate.kl)
+    };
+    let single = kl(&build_on(&engine, Missing::Error, &settings(0))?.coreset)?;
+    let mut shards = data.shards(SHARDS, &settings(0))?;
+    let (mut found, mut told) = (Vec::new(), Vec::new());
+    for seed in 0..seeds {
+        let mut rng = Seed(seed).stream(Purpose::Generate, u64::MAX);
+        for at in (1..SHARDS).rev() {
+            shards.swap(at, (open_unit(&mut rng) * (at + 1) as f64) as usize % (at + 1));
+        }
+        let whole = merge(&shards, &settings(seed), None, &Silent)?;
+        assert_eq!(whole.provenance.rows, data.rows() as u64);
+        told.push(whole.provenance.composed().kl.unwrap_or(f64::NAN));
+        found.push(kl(&whole)?);
+    }
+    let ((median, largest), (told, _)) = (median_and_largest(found), median_and_largest(told));
+    println!("covtype, {SHARDS} shards merged to {size} rows in {seeds} random orders:");
+    println!(
+        "KL median {median:.1e}, largest {largest:.1e} (told {told:.1e}); a single build of all rows {single:.1e}"
+    );
+    Ok(())
+}
+
 fn main() -> Result<()> {
     let (mut seeds, mut block, mut quick) = (5u64, 10_000usize, false);
     let mut names = Vec::new();
@@ -133,6 +179,9 @@ fn main() -> Result<()> {
             "--quick" => quick = true,
             _ => names.push(word),
         }
+    }
+    if names.iter().any(|name| name == "merge") {
+        return merged(seeds);
     }
     println!(
         "| data | rows | M | method | KL, median | KL, largest | KL told in the file | seconds | held |"

@@ -13,7 +13,10 @@ pub fn record(coreset: &Coreset) -> Value {
     }
     let Some(facts) = &coreset.provenance.calibration else { return Value::Null };
     if let Some(composition) = &coreset.provenance.composition {
-        return json!({"kl": composition.kl, "last_step": step(coreset, facts)});
+        let mut record = step(coreset, facts);
+        record["against"] = json!("the coresets that went into it");
+        record["all_steps_kl"] = json!(composition.kl);
+        return record;
     }
     step(coreset, facts)
 }
@@ -88,8 +91,10 @@ fn composition(coreset: &Coreset) -> String {
         );
     }
     if let Some(kl) = composition.kl {
-        text +=
-            &format!("    KL to the full data's posterior about {} nats, all steps together\n", number(kl));
+        text += &format!(
+            "    the steps add {} nats to the KL, to second order; `tithe certify` tells all\n",
+            number(kl)
+        );
     }
     text
 }

@@ -166,14 +166,18 @@ impl Tree {
             held.push(self.leaf(rows, observer)?.coreset);
         }
         let all = union(held)?;
-        match self.settings.build.size {
+        let build = &self.settings.build;
+        let mut coreset = match build.size {
             // Nothing is left of the budget for one more step.
-            Size::Guarantee { .. } => Ok(all),
-            _ => {
+            Size::Guarantee { .. } => all,
+            Size::Rows(_) | Size::Kl { .. } => {
                 let node = self.node(Node { level: SNAPSHOT, index: self.blocks });
-                compress(all, &node, self.place(None), self.settings.threads, observer)
+                compress(all, &node, self.place(None), self.settings.threads, observer)?
             }
-        }
+        };
+        // What was asked for is what the user said, not a node's share of it.
+        (coreset.provenance.size, coreset.provenance.seed) = (build.size, build.seed);
+        Ok(coreset)
     }
 
     /// The coreset of a block.
