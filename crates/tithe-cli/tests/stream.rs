@@ -130,6 +130,9 @@ fn every_streamable_format_gives_the_same_coreset() {
     assert_eq!(record["rows"].as_u64(), Some(2_500));
 }
 
+/// What happens to the bytes of a file.
+type Damage = fn(&mut Vec<u8>);
+
 #[test]
 fn a_damaged_state_is_refused_and_can_be_repaired() {
     let text = Mixed::new(6_000).csv();
@@ -147,14 +150,10 @@ fn a_damaged_state_is_refused_and_can_be_repaired() {
         levels.iter().any(|name| name == newest) && levels.iter().any(|name| name == oldest),
         "{levels:?}"
     );
-    let flip = |bytes: &mut Vec<u8>| bytes[700] ^= 4;
-    let cut = |bytes: &mut Vec<u8>| bytes.truncate(1_000);
-    let cases: [(&str, &dyn Fn(&mut Vec<u8>), u64); 4] = [
-        (newest, &flip, 5_000),
-        (newest, &cut, 5_000),
-        (oldest, &flip, 3_000),
-        ("manifest.json", &flip, 6_000),
-    ];
+    let flip: Damage = |bytes| bytes[700] ^= 4;
+    let cut: Damage = |bytes| bytes.truncate(1_000);
+    let cases: [(&str, Damage, u64); 4] =
+        [(newest, flip, 5_000), (newest, cut, 5_000), (oldest, flip, 3_000), ("manifest.json", flip, 6_000)];
     for (file, damage, kept) in cases {
         let state = scratch.path("copy");
         let _ = std::fs::remove_dir_all(&state);
@@ -269,7 +268,7 @@ fn malformed_rows_are_told_with_their_number_or_left_out() {
     // What came before it is in, and can be gone on with.
     let manifest: Value = serde_json::from_slice(&scratch.read("state/manifest.json")).expect("JSON");
     let rows = manifest["manifest"]["rows"].as_u64().expect("rows");
-    assert!(rows <= 12_000 && rows >= 1_000, "{rows}");
+    assert!((1_000..=12_000).contains(&rows), "{rows}");
 
     lines[5_001] = "1.5,2.5,Basel";
     lines.push("3.5,2");

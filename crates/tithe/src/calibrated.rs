@@ -109,7 +109,7 @@ pub(crate) fn calibrated(
         facts.mean_bound = Some(pooled.shares);
         let pool = pooled.race.finish();
         clock.lap("selection");
-        let chosen = choose(&pool, &full, size, settings.seed)?;
+        let chosen = choose(&pool, &full, size, settings.seed, &place.calibration())?;
         clock.lap("calibration");
         if settings.size == Size::Rows(size) || chosen.certificate.meets(target_kl) {
             break chosen;
@@ -179,6 +179,16 @@ impl Place<'_> {
         }
     }
 
+    /// How hard to try, for the same reason.
+    fn calibration(self) -> CalibrationSettings {
+        match self {
+            Place::Beside(_) => {
+                CalibrationSettings { tolerance: 1e-5, rounds: 3, ..CalibrationSettings::default() }
+            }
+            Place::Alone | Place::At(_) => CalibrationSettings::default(),
+        }
+    }
+
     /// The mass of the other points.
     pub(crate) fn other_mass(self) -> f64 {
         match self {
@@ -222,8 +232,14 @@ struct Chosen {
 }
 
 /// Of the pool the coreset's rows, and the weights nearest to the selection's that meet the target.
-fn choose(pool: &Pool, full: &Full<'_>, size: usize, seed: Seed) -> Result<Chosen> {
-    let calibrated = calibrate(pool, &full.map, &full.target, size, seed, &CalibrationSettings::default());
+fn choose(
+    pool: &Pool,
+    full: &Full<'_>,
+    size: usize,
+    seed: Seed,
+    settings: &CalibrationSettings,
+) -> Result<Chosen> {
+    let calibrated = calibrate(pool, &full.map, &full.target, size, seed, settings);
     let certify = |rows: &[usize], weights: &[f64], predicted: Option<f64>| {
         let mut points = pool_points(pool, rows, weights);
         if let Some(rest) = full.rest {
