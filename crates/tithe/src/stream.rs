@@ -83,7 +83,7 @@ pub struct Stream {
     /// Rows that are fed again and counted already.
     replayed: Option<Replayed>,
     /// What was in when it was saved last.
-    saved: (u64, u64),
+    saved: Progress,
     last_save: Instant,
     cost_of_save: Duration,
 }
@@ -95,7 +95,7 @@ struct Replayed {
 }
 
 /// How far a stream is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Progress {
     /// Rows of the input that are in.
     pub rows: u64,
@@ -142,12 +142,13 @@ impl Stream {
             pending_rows: content.pending.as_ref().map_or(0, |rows| rows.len),
             pending: content.pending.into_iter().collect(),
             replayed: None,
-            saved: (manifest.rows, manifest.bad_rows),
+            saved: Progress::default(),
             manifest,
             last_save: Instant::now(),
             cost_of_save: Duration::ZERO,
         };
         stream.remember_encoding();
+        stream.saved = stream.progress();
         Ok(stream)
     }
 
@@ -372,7 +373,7 @@ impl Stream {
     /// # Errors
     /// If the disk refuses; the state is then what was saved last.
     pub fn save(&mut self) -> Result<()> {
-        if self.saved == (self.manifest.rows, self.manifest.bad_rows) || self.replayed.is_some() {
+        if self.saved == self.progress() || self.replayed.is_some() {
             return Ok(());
         }
         let start = Instant::now();
@@ -395,13 +396,13 @@ impl Stream {
             (0, _) | (_, None) => None,
             (_, Some(fields)) => {
                 let all = Segment::concat(self.pending.clone());
-                Some(self.directory.write_pending(manifest.rows, &fields, &all)?)
+                Some(self.directory.write_pending(manifest.sequence, &fields, &all)?)
             }
         };
         self.directory.commit(&manifest)?;
         self.directory.tidy(&manifest)?;
-        self.saved = (manifest.rows, manifest.bad_rows);
         self.manifest = manifest;
+        self.saved = self.progress();
         self.last_save = Instant::now();
         self.cost_of_save = start.elapsed();
         Ok(())
@@ -455,18 +456,19 @@ fn snapshot_of(
     let Some(mut pending) = pending else { return tree.snapshot(None, observer) };
     let layout = manifest.layout.as_ref();
     let mut first_row = manifest.rows - pending.len as u64;
-    // While the encoding is not known, more than a block may be waiting.
+    // A save may come between two blocks of what was read at once: whole blocks are then among the rows that wait.
     let mut tree = std::borrow::Cow::Borrowed(tree);
     if settings.warmup_rows != settings.block {
         learn(tree.to_mut(), settings, layout, &pending, threads)?;
     }
-    while pending.len > settings.block {
+    while pending.len >= settings.block {
         let block = rows_of(layout, pending.slice(0..settings.block), first_row)?;
         tree.to_mut().push(block, observer)?;
         pending = pending.slice(settings.block..pending.len);
         first_row += settings.block as u64;
     }
-    tree.snapshot(Some(rows_of(layout, pending, first_row)?), observer)
+    let rest = if pending.len > 0 { Some(rows_of(layout, pending, first_row)?) } else { None };
+    tree.snapshot(rest, observer)
 }
 
 /// Learns the encoding from the first rows, where it is not known yet.

@@ -257,9 +257,9 @@ impl Directory {
         self.write(format!("level-{level:02}-{blocks:012}.parquet"), |output| write_coreset(coreset, output))
     }
 
-    /// Writes rows that wait for their block.
-    pub fn write_pending(&self, rows: u64, fields: &[Field], pending: &Segment) -> Result<Named> {
-        self.write(format!("pending-{rows:015}.parquet"), |output| write_rows(fields, pending, output))
+    /// Writes rows that wait for their block; every save has a file of its own.
+    pub fn write_pending(&self, sequence: u64, fields: &[Field], pending: &Segment) -> Result<Named> {
+        self.write(format!("pending-{sequence:015}.parquet"), |output| write_rows(fields, pending, output))
     }
 
     fn write(&self, name: String, write: impl FnOnce(Output) -> Result<()>) -> Result<Named> {
