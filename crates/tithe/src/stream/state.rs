@@ -1,8 +1,8 @@
 //! A stream's state on disk: a manifest and the files that it names, each with its checksum, each written whole or not at all.
 //!
 //! `manifest.json` is the state; everything else is there because some manifest names it. A save first writes the new files under
-//! names of their own, then the new manifest as `manifest-N.json`, then a copy of it in the place of the old: whenever the
-//! machine stops, one of the two is there, and all of its files. Of every file that the newest manifest names, the newest
+//! names of their own, then puts the new manifest in the place of the old: whenever the machine stops, one of the two is there,
+//! and all of its files. A copy of each manifest stays as `manifest-N.json`. Of every file that the newest manifest names, the newest
 //! manifest that does without it is kept, so that damage to any one file costs only the rows since then.
 
 use std::fs::{self, File};
@@ -279,10 +279,10 @@ impl Directory {
         let checksum = Fingerprint::of_bytes(body.to_string().as_bytes());
         let text = json!({"checksum": checksum, "manifest": body}).to_string();
         let copy = self.path.join(format!("manifest-{:015}.json", manifest.sequence));
-        // The copy is for bad days; if it is torn by a crash, the state is still the one before.
-        fs::write(&copy, &text).map_err(|error| Error::io("write", &copy, error))?;
         Output::create(&current)?.write(text.as_bytes())?;
-        self.sync()
+        self.sync()?;
+        // The copy is for bad days: a crash may tear it or leave it out, and the state is good without it.
+        fs::write(&copy, &text).map_err(|error| Error::io("write", &copy, error))
     }
 
     /// Makes what was renamed last.
