@@ -532,7 +532,7 @@ mod tests {
         let error = other.encoder(&block(9)).err().expect("an error");
         assert_eq!(
             error.to_string(),
-            "column 'city': the level 'C' was not there when the encoding was learnt"
+            "column 'city': the level 'C' in row 1 was not there when the encoding was learnt"
         );
     }
 }
