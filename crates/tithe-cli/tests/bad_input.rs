@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Date32Array, Float64Array, Int64Array, RecordBatch};
-use common::{CORE, Mixed, Scratch, names_in, parquet_bytes};
+use common::{CORE, Mixed, Scratch, SmallDisk, names_in, parquet_bytes};
 
 const LABEL: &str = "data.csv --label y";
 const REPAIR: &str = "  help: repair the data, leave the column out with --exclude, or leave the rows out with --missing drop\n";
