@@ -101,8 +101,8 @@ impl<'a> RowHasher<'a> {
 /// Black, Halevi, Krawczyk, Krovetz and Rogaway's NH; one multiplication of 32 bits, which every vector unit has.
 #[inline(always)]
 fn with(hash: u64, value: u64, key: u64) -> u64 {
-    let keyed = value ^ key;
-    hash.wrapping_add(value).wrapping_add((keyed & 0xffff_ffff) * (keyed >> 32))
+    let keyed = value.wrapping_add(key);
+    hash.wrapping_add(keyed).wrapping_add((keyed & 0xffff_ffff) * (keyed >> 32))
 }
 
 fn hash_of_text(text: &str) -> u64 {
