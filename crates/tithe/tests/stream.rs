@@ -165,7 +165,7 @@ fn errors_compose_as_the_paper_says() {
             parts.chunks(3).zip(100..).map(|(three, salt)| join(three, salt)).collect();
         let end = join(&thirds, 200);
         assert!(
-            [&parts[..], &thirds[..], &[end.clone()]]
+            [&parts[..], &thirds[..], std::slice::from_ref(&end)]
                 .concat()
                 .iter()
                 .all(|coreset| !coreset.provenance.exact)
