@@ -31,7 +31,7 @@ use crate::block::{Column, Field, Kind, RowSet, Segment};
 use crate::coreset::{Coreset, Provenance};
 use crate::encoding::Encoding;
 use crate::error::{Error, ErrorKind, Result};
-use crate::source::{Input, OpenOptions, open_inputs};
+use crate::source::{Input, OpenOptions, Source, open_inputs};
 
 /// The key of this program's metadata in a Parquet file.
 const KEY: &str = "tithe";
@@ -145,6 +145,40 @@ pub fn write_coreset(coreset: &Coreset, mut output: Output) -> Result<()> {
     output.commit()
 }
 
+/// Writes rows as they came, missing values and all; [`read_rows`] gives them back to the bit.
+pub(crate) fn write_rows(fields: &[Field], rows: &Segment, mut output: Output) -> Result<()> {
+    let columns = fields.iter().zip(&rows.columns).map(|(field, column)| {
+        let array: ArrayRef = match column {
+            Column::Number(values) => Arc::new(Float64Array::new(values.clone(), None)),
+            text @ Column::Text { .. } => to_arrow(field, text),
+        };
+        (field.name.clone(), array)
+    });
+    let story = serde_json::json!({"file": "rows of a stream", "version": VERSION});
+    let written = write_table(columns.collect(), &story, output.file.as_file_mut());
+    written.map_err(|error| Error::io("write", &output.path, error))?;
+    output.commit()
+}
+
+/// Reads rows that [`write_rows`] wrote.
+pub(crate) fn read_rows(path: &Path) -> Result<Segment> {
+    let source = open_inputs(vec![Input::file(path)], &OpenOptions::default())?;
+    all_rows(&*source, &(0..source.fields().len()).collect::<Vec<_>>())
+}
+
+/// All rows of some columns.
+fn all_rows(source: &dyn Source, columns: &[usize]) -> Result<Segment> {
+    let mut parts = Vec::new();
+    let mut scan = source.scan(columns)?;
+    while let Some(unit) = scan.next_unit()? {
+        unit.decode(&mut |segment| {
+            parts.push(segment);
+            Ok(())
+        })?;
+    }
+    Ok(Segment::concat(parts))
+}
+
 /// `name`, or `tithe.name` where the user has a column of that name.
 pub(crate) fn free_name(name: &str, taken: &[&str]) -> String {
     let mut free = name.to_string();
@@ -159,8 +193,10 @@ fn write_table(
     metadata: &impl Serialize,
     file: &mut File,
 ) -> std::io::Result<()> {
-    let fields: Vec<ArrowField> =
-        columns.iter().map(|(name, array)| ArrowField::new(name, array.data_type().clone(), false)).collect();
+    let fields: Vec<ArrowField> = columns
+        .iter()
+        .map(|(name, array)| ArrowField::new(name, array.data_type().clone(), array.null_count() > 0))
+        .collect();
     let arrays = columns.into_iter().map(|(_, array)| array).collect();
     let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(std::io::Error::other)?;
     let story = serde_json::to_string(metadata)?;
@@ -269,15 +305,7 @@ pub fn read_coreset(path: &Path) -> Result<Coreset> {
         .chain([metadata.encoding.label.column.as_str(), &metadata.weight_column, &metadata.row_column])
         .map(find)
         .collect::<Result<Vec<_>>>()?;
-    let mut parts = Vec::new();
-    let mut scan = source.scan(&columns)?;
-    while let Some(unit) = scan.next_unit()? {
-        unit.decode(&mut |segment| {
-            parts.push(segment);
-            Ok(())
-        })?;
-    }
-    let Segment { columns: mut values, len } = Segment::concat(parts);
+    let Segment { columns: mut values, len } = all_rows(&*source, &columns)?;
     let width = columns.len() - 2;
     let fields = columns[..width].iter().map(|&c| source.fields()[c].clone()).collect();
     let (Some(Column::Number(positions)), Some(Column::Number(weights))) = (values.pop(), values.pop())

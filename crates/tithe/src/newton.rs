@@ -51,10 +51,11 @@ pub(crate) enum Pilot<'a> {
     Calibrated(&'a Points),
 }
 
-/// Finds the full data's mode from a pilot.
+/// Finds the mode of all rows, and of the points of a `rest` that is not among them, from a pilot for both.
 pub(crate) fn full_mode(
     engine: &impl Engine,
     encoding: &Encoding,
+    rest: Option<&Points>,
     prior_precision: &[f64],
     pilot: Pilot<'_>,
     seed: Seed,
@@ -66,8 +67,14 @@ pub(crate) fn full_mode(
     };
     let start = mode_of_points(pilot, &precision, vec![0.0; pilot.dim()])?;
     let guides = Guides::wanted(pilot, &start, prior_precision, seed)?;
-    let mut data = FullData { guides, ..FullData::new(engine, encoding, &priors) };
+    let mut data = FullData { guides, rest, ..FullData::new(engine, encoding, &priors) };
     mode(&mut data, &priors, start.mode, NEAR)
+}
+
+/// Value, gradient and Hessian of all rows' log-likelihood at a parameter.
+pub(crate) fn full_curvature(engine: &impl Engine, encoding: &Encoding, theta: &[f64]) -> Result<Curvature> {
+    let look = engine.run(&Looking { encoding, theta, margins: false, guides: None })?;
+    Ok(look.map_or_else(|| Curvature::new(theta.len()), |look| look.curvature))
 }
 
 /// Finds the full data's mode under any priors, and tells whether the rows are separated.
@@ -235,6 +242,8 @@ struct FullData<'a, E> {
     margins: bool,
     least_weight: f64,
     separated: bool,
+    /// Points that count beside the rows.
+    rest: Option<&'a Points>,
     /// The guides that the first look should find.
     guides: Option<Guides>,
     /// Those found.
@@ -250,6 +259,7 @@ impl<'a, E: Engine> FullData<'a, E> {
             margins: false,
             least_weight: 0.0,
             separated: false,
+            rest: None,
             guides: None,
             guiding: None,
         }
@@ -260,13 +270,18 @@ impl<E: Engine> Likelihood for FullData<'_, E> {
     fn look(&mut self, theta: &[f64]) -> Result<Curvature> {
         let guides = self.guides.take();
         let pass = Looking { encoding: self.encoding, theta, margins: self.margins, guides: guides.as_ref() };
-        let look = self.engine.run(&pass)?.unwrap_or_else(|| Look::new(theta.len()));
+        let mut look = self.engine.run(&pass)?.unwrap_or_else(|| Look::new(theta.len()));
         if self.margins {
             self.least_weight = look.least_weight;
             self.separated |= look.least_margin > 0.0;
         }
         if let (Some(guides), Some(race)) = (guides, look.race) {
-            self.guiding = Some(guides.points(race));
+            let mut guiding = guides.points(race);
+            self.rest.iter().flat_map(|rest| rest.tiles()).for_each(|tile| guiding.push_tile(&tile));
+            self.guiding = Some(guiding);
+        }
+        if let Some(rest) = self.rest {
+            look.curvature.merge(&Curvature::of_points(rest, theta));
         }
         Ok(look.curvature)
     }

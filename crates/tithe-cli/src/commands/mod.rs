@@ -9,7 +9,9 @@ pub mod export;
 pub mod fit;
 pub mod generate;
 pub mod inspect;
+pub mod merge;
 pub mod predict;
+pub mod stream;
 pub mod verify;
 
 use std::path::{Path, PathBuf};
