@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tithe::build::BuildSettings;
 use tithe::coreset::Method;
 use tithe::encoding::{Encoding, Unseen};
-use tithe::engine::{EngineSettings, Missing};
+use tithe::engine::{EngineSettings, Missing, physical_memory};
 use tithe::error::{Error, ErrorKind, Result};
 use tithe::files::read_coreset;
 use tithe::fit::FitSettings;
@@ -121,16 +121,6 @@ pub fn missing(args: &ColumnArgs) -> Missing {
 /// Memory for decoded rows: as told, or half of what the machine has.
 pub fn memory(args: &EngineArgs) -> u64 {
     args.memory.unwrap_or_else(|| physical_memory().map_or(4 << 30, |bytes| bytes / 2))
-}
-
-/// The machine's memory, or the container's limit where that is less.
-fn physical_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
-    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    let limit =
-        std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
-    Some((kilobytes * 1024).min(limit.unwrap_or(u64::MAX)))
 }
 
 /// How the engine works.

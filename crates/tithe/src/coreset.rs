@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::block::{Field, RowSet};
+use crate::block::{Column, Field, RowSet};
 use crate::calibration::certificate::{Certificate, Guard};
-use crate::encoding::{Encoding, Scratch};
+use crate::encoding::{Coding, Encoding, Feature, LabelValue, Scratch};
 use crate::engine::Missing;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::fingerprint::Fingerprint;
 use crate::points::Points;
 use crate::rng::Seed;
@@ -204,6 +204,54 @@ impl Coreset {
         points.set_weights(&self.weights);
         Ok(points)
     }
+
+    /// The rows in the user's own units, row by row: one number for each coefficient but the intercept (text one-hot).
+    pub fn own_units(&self) -> Result<Vec<f64>> {
+        let features = &self.encoding.features;
+        let width = features.iter().map(Feature::width).sum::<usize>();
+        let mut x = vec![0.0; width * self.rows.len()];
+        let mut first = 0;
+        for (feature, column) in features.iter().zip(&self.rows.segment.columns) {
+            match (&feature.coding, column) {
+                (Coding::Levels { levels, .. }, Column::Text { codes, levels: own }) => {
+                    for (row, &code) in codes.iter().enumerate() {
+                        let level = own.get(code as usize).map(|level| levels.binary_search(level));
+                        if let Some(Ok(level)) = level {
+                            x[row * width + first + level] = 1.0;
+                        }
+                    }
+                }
+                (Coding::Number { .. } | Coding::Boolean, Column::Number(values)) => {
+                    values.iter().enumerate().for_each(|(row, value)| x[row * width + first] = *value);
+                }
+                _ => return Err(not_of_its_kind(&feature.column)),
+            }
+            first += feature.width();
+        }
+        Ok(x)
+    }
+
+    /// For each row, whether its label is the positive one.
+    pub fn labels(&self) -> Result<Vec<bool>> {
+        let label = &self.encoding.label;
+        match (&label.positive, self.rows.segment.columns.get(self.encoding.features.len())) {
+            (LabelValue::Number(positive), Some(Column::Number(values))) => {
+                Ok(values.iter().map(|value| value == positive).collect())
+            }
+            (LabelValue::Boolean(positive), Some(Column::Number(values))) => {
+                Ok(values.iter().map(|value| (*value != 0.0) == *positive).collect())
+            }
+            (LabelValue::Text(positive), Some(Column::Text { codes, levels })) => {
+                Ok(codes.iter().map(|&code| levels.get(code as usize) == Some(positive)).collect())
+            }
+            _ => Err(not_of_its_kind(&label.column)),
+        }
+    }
+}
+
+fn not_of_its_kind(column: &str) -> Error {
+    let what = "does not hold what its encoding says".to_string();
+    ErrorKind::Column { column: column.to_string(), what, help: None }.into()
 }
 
 /// Rows as points, with the weights that they came with.

@@ -145,6 +145,19 @@ impl Encoding {
         intercept.into_iter().chain(features).collect()
     }
 
+    /// Center and scale of each coefficient's column: 0 and 1 but for standardised numbers.
+    pub fn transform(&self) -> (Vec<f64>, Vec<f64>) {
+        let mut centers_and_scales = vec![(0.0, 1.0); usize::from(self.intercept)];
+        for feature in &self.features {
+            let of_feature = match feature.coding {
+                Coding::Number { center, scale } => (center, scale),
+                _ => (0.0, 1.0),
+            };
+            centers_and_scales.extend(vec![of_feature; feature.width()]);
+        }
+        centers_and_scales.into_iter().unzip()
+    }
+
     /// Coefficients on the user's own scale: `β_j = θ_j / scale_j`, and the intercept that goes with them,
     /// `β_0 = θ_0 − Σ θ_j center_j / scale_j`. Without an intercept no column is centred, so none is needed.
     pub fn to_user_scale(&self, theta: &[f64]) -> Vec<f64> {

@@ -6,15 +6,24 @@ use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::fingerprint::Fingerprint;
 use crate::pass::Pass;
-use crate::source::{Input, OpenOptions, open_inputs};
+use crate::source::{Input, OpenOptions, Source, open_inputs};
 use crate::table::{Roles, Table};
 
 /// Opens data whose columns an encoding knows: the same features in the same order, label and weight.
 pub fn open_as(encoding: &Encoding, inputs: Vec<Input>, options: &OpenOptions) -> Result<Table> {
+    open_with(encoding, options, |options| open_inputs(inputs.clone(), options))
+}
+
+/// The same for data that is not in files: `open` opens it, as often as it is asked.
+pub fn open_with(
+    encoding: &Encoding,
+    options: &OpenOptions,
+    open: impl Fn(&OpenOptions) -> Result<Box<dyn Source>>,
+) -> Result<Table> {
     let features = options.features.or(encoding.highest_index());
     let mut options = OpenOptions { features, ..options.clone() };
     // A first look tells which columns must be read as text for the encoding to understand them.
-    let looked = open_inputs(inputs.clone(), &options)?;
+    let looked = open(&options)?;
     let is_text = |column: &str| {
         encoding
             .features
@@ -32,7 +41,7 @@ pub fn open_as(encoding: &Encoding, inputs: Vec<Input>, options: &OpenOptions) -
         features: Some(encoding.features.iter().map(|feature| feature.column.clone()).collect()),
         exclude: Vec::new(),
     };
-    Table::new(open_inputs(inputs, &options)?, &roles)
+    Table::new(open(&options)?, &roles)
 }
 
 /// Rows and what tells them from others.

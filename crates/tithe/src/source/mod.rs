@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+pub mod arrays;
 mod arrow;
 mod batch;
 mod chunk;
@@ -14,6 +15,7 @@ pub mod live;
 pub mod memory;
 mod names;
 mod ndjson;
+pub mod once;
 mod parquet;
 mod part;
 mod row;
