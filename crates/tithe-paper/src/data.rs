@@ -82,7 +82,7 @@ impl Set {
     /// The files of a real set, the paper's own first, each with its title.
     fn candidates(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Set::ChemReact => &[("ds1_100", "ChemReact"), ("ds1_10", "ChemReact (10 components)")],
+            Set::ChemReact => &[("ds1_100", "ChemReact"), ("ds1_10", "ChemReact, 10 components")],
             Set::Webspam => &[("webspam", "Webspam"), ("census_income", "Census income")],
             Set::CovType => &[("covtype", "CovType")],
             _ => &[],
@@ -241,15 +241,17 @@ impl Library {
                     let what = format!("there is no file for the data set '{}'", set.slug());
                     Error::from(ErrorKind::NoRows { what })
                 })?;
-                let (train, test) = split(read(&path)?, set.test_rows(), self.profile.most_rows())?;
+                let most = self.profile.most_rows(set);
+                let (train, test) = split(read(&path, most)?, set.test_rows(), most)?;
                 Ok(Data { set, title, train, test, encoding: EncodingSettings::default() })
             }
         }
     }
 }
 
-/// Reads all columns of numbers; the label's, called `label`, comes last.
-fn read(path: &Path) -> Result<Vec<(String, Vec<f64>)>> {
+/// Reads all columns of numbers; the label's, called `label`, comes last. Where at most `most` rows will be used, a few
+/// times as many are read, from the first on.
+fn read(path: &Path, most: usize) -> Result<Vec<(String, Vec<f64>)>> {
     let source = open(&[path.display().to_string()], &OpenOptions::default())?;
     let names: Vec<String> = source.fields().iter().map(|field| field.name.clone()).collect();
     let label = names
@@ -260,7 +262,10 @@ fn read(path: &Path) -> Result<Vec<(String, Vec<f64>)>> {
     let mut columns: Vec<(String, Vec<f64>)> =
         order.iter().map(|&c| (names[c].clone(), Vec::new())).collect();
     let mut scan = source.scan(&order)?;
-    while let Some(unit) = scan.next_unit()? {
+    let enough = most.saturating_mul(4);
+    while columns[0].1.len() < enough
+        && let Some(unit) = scan.next_unit()?
+    {
         unit.decode(&mut |segment| {
             for ((name, values), column) in columns.iter_mut().zip(&segment.columns) {
                 match column {

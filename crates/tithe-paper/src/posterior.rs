@@ -266,8 +266,8 @@ pub fn robustness_size(profile: Profile) -> usize {
 /// The cells that vary k and a, for the paper's coreset.
 pub fn robustness(profile: Profile, sets: &[Set]) -> Vec<Few> {
     let mut cells: Vec<Few> = Vec::new();
-    for repeat in 0..profile.repeats(Set::Mixture) as u64 {
-        for &set in sets.iter().filter(|set| !set.is_wide() && **set != Set::CovType) {
+    for repeat in 0..profile.theory_repeats().div_ceil(2) as u64 {
+        for &set in sets.iter().filter(|set| [Set::Binary10, Set::Mixture, Set::ChemReact].contains(set)) {
             let usual = Few::new(profile, set, Approach::Coreset, robustness_size(profile), repeat);
             cells.extend(CLUSTERS.iter().map(|&clusters| Few { clusters, ..usual.clone() }));
             cells.extend(RADII.iter().map(|&a| Few { a, ..usual.clone() }));

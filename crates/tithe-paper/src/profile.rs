@@ -50,9 +50,13 @@ impl Profile {
         if self == Profile::Quick { 20_000 } else { 1_000_000 }
     }
 
-    /// The most rows of real data that are used.
-    pub fn most_rows(self) -> usize {
-        if self == Profile::Quick { 6_000 } else { usize::MAX }
+    /// The most rows of a real set that are used.
+    pub fn most_rows(self, set: Set) -> usize {
+        match self {
+            Profile::Quick if set.is_wide() => 2_500,
+            Profile::Quick => 6_000,
+            _ => usize::MAX,
+        }
     }
 
     /// How a set's posteriors are drawn from.
@@ -65,8 +69,11 @@ impl Profile {
             looked_at: chains * draws,
         };
         match self {
+            Profile::Quick if set.is_wide() => nuts(2, 15, 30),
+            Profile::Quick if set == Set::CovType => nuts(2, 25, 50),
             Profile::Quick => nuts(2, 50, 100),
-            Profile::Hour if set.is_wide() => nuts(2, 100, 300),
+            Profile::Hour if set.is_wide() => nuts(2, 75, 150),
+            Profile::Hour if set == Set::CovType => nuts(2, 100, 400),
             Profile::Hour => nuts(2, 200, 1000),
             Profile::Full => Drawing {
                 sampler: Sampler::Mala { preconditioned: true },
@@ -81,8 +88,8 @@ impl Profile {
     /// Repeats with a set.
     pub fn repeats(self, set: Set) -> usize {
         match self {
+            Profile::Quick | Profile::Hour if set.is_wide() => 1,
             Profile::Quick => 2,
-            Profile::Hour if set.is_wide() => 1,
             Profile::Hour if set == Set::CovType => 2,
             Profile::Hour => 10,
             Profile::Full => 20,
@@ -92,6 +99,7 @@ impl Profile {
     /// The sizes of an approach's coresets of a set.
     pub fn sizes(self, set: Set, approach: Approach) -> &'static [usize] {
         match self {
+            Profile::Quick if set.is_wide() => &[312],
             Profile::Quick => &[312, 1250],
             // Calibration of thousands of features over many thousands of rows takes minutes.
             Profile::Hour if approach == Approach::Calibrated && set.is_wide() => &[625, 2500],
@@ -112,7 +120,7 @@ impl Profile {
     /// Rows at which mean sensitivities are looked at.
     pub fn sensitivity_rows(self) -> &'static [usize] {
         match self {
-            Profile::Quick => &[1_000, 4_000],
+            Profile::Quick => &[500, 2_000],
             _ => &[1_000, 3_162, 10_000, 31_623, 100_000, 316_228, 1_000_000],
         }
     }

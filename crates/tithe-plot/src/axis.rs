@@ -54,11 +54,14 @@ impl Axis {
         let (low, high) = match (low, high) {
             (low, high) if low > high => (0.0, 1.0),
             (low, high) if high - low < 1e-9 * high.abs().max(1e-9) => {
-                let room = if self.scale == Scale::Log { 0.5 } else { 0.05 * high.abs().max(1.0) };
+                let room = 0.05 * high.abs().max(1.0);
                 (low - room, high + room)
             }
             ends => ends,
         };
+        // Less than a decade hardly has ticks, and makes much of little.
+        let lacking = if self.scale == Scale::Log { 0.5 * (1.0 - (high - low)).max(0.0) } else { 0.0 };
+        let (low, high) = (low - lacking, high + lacking);
         let room = 0.06 * (high - low);
         (self.value(low - room), self.value(high + room))
     }

@@ -77,8 +77,6 @@ pub struct Chart {
     pub columns: usize,
 }
 
-const WIDTH: f64 = 236.0;
-const HEIGHT: f64 = 168.0;
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 28.0;
@@ -90,7 +88,7 @@ const KEY: f64 = 26.0;
 const KEY_GAP: f64 = 6.0;
 const ENTRY_GAP: f64 = 20.0;
 /// About how wide a letter of the legend is.
-const LETTER: f64 = 6.9;
+const LETTER: f64 = 6.6;
 const FONTS: &str = "'DejaVu Sans', Verdana, Helvetica, Arial, sans-serif";
 const INK: Color = Color::INK;
 
@@ -99,10 +97,11 @@ impl Chart {
     pub fn svg(&self) -> String {
         let columns = self.columns.clamp(1, self.panels.len().max(1));
         let rows = self.panels.len().div_ceil(columns);
-        let width = 2.0 * EDGE + columns as f64 * (LEFT + WIDTH + RIGHT);
+        let size = Size::of(columns);
+        let width = 2.0 * EDGE + columns as f64 * (LEFT + size.width + RIGHT);
         let legend = self.legend(width - 2.0 * EDGE);
         let top = EDGE + legend.len() as f64 * LEGEND_LINE + if legend.is_empty() { 0.0 } else { 6.0 };
-        let height = top + rows as f64 * (TOP + HEIGHT + BOTTOM) + EDGE;
+        let height = top + rows as f64 * (TOP + size.height + BOTTOM) + EDGE;
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
              height=\"{height}\" font-family=\"{FONTS}\" font-size=\"11\" fill=\"{ink}\" role=\"img\">\n\
@@ -120,9 +119,9 @@ impl Chart {
             }
         }
         for (i, panel) in self.panels.iter().enumerate() {
-            let x = EDGE + (i % columns) as f64 * (LEFT + WIDTH + RIGHT) + LEFT;
-            let y = top + (i / columns) as f64 * (TOP + HEIGHT + BOTTOM) + TOP;
-            panel.draw(&mut svg, i, x, y);
+            let x = EDGE + (i % columns) as f64 * (LEFT + size.width + RIGHT) + LEFT;
+            let y = top + (i / columns) as f64 * (TOP + size.height + BOTTOM) + TOP;
+            panel.draw(&mut svg, i, x, y, size);
         }
         svg += "</svg>\n";
         svg
@@ -166,6 +165,24 @@ impl Chart {
     }
 }
 
+/// The size of a panel's axes.
+#[derive(Clone, Copy)]
+struct Size {
+    width: f64,
+    height: f64,
+}
+
+impl Size {
+    /// Fewer panels in a row are larger.
+    fn of(columns: usize) -> Size {
+        match columns {
+            1 => Size { width: 440.0, height: 270.0 },
+            2 => Size { width: 320.0, height: 210.0 },
+            _ => Size { width: 236.0, height: 168.0 },
+        }
+    }
+}
+
 /// An entry of the legend.
 #[derive(Clone, PartialEq)]
 struct Entry {
@@ -189,7 +206,8 @@ impl Entry {
 
 impl Panel {
     /// Draws the panel with its upper left corner at a place.
-    fn draw(&self, svg: &mut String, index: usize, left: f64, top: f64) {
+    fn draw(&self, svg: &mut String, index: usize, left: f64, top: f64, size: Size) {
+        let Size { width, height } = size;
         let points = || self.curves.iter().flat_map(|curve| &curve.points);
         let x_ends = self.x.ends(points().map(|point| point.x));
         // A bar that reaches down to nothing on a logarithmic axis is cut, and must not stretch it.
@@ -199,14 +217,14 @@ impl Panel {
             .flatten()
             .chain(self.levels.iter().map(|level| level.y));
         let y_ends = self.y.ends(values);
-        let at_x = |value: f64| left + WIDTH * self.x.place(value, x_ends);
-        let at_y = |value: f64| top + HEIGHT * (1.0 - self.y.place(value, y_ends));
+        let at_x = |value: f64| left + width * self.x.place(value, x_ends);
+        let at_y = |value: f64| top + height * (1.0 - self.y.place(value, y_ends));
         let shown = |point: &&Point| self.x.can_show(point.x) && self.y.can_show(point.y);
 
         for Tick { value, label } in self.y.ticks(y_ends) {
             let y = at_y(value);
             if label.is_some() {
-                grid(svg, (left, y), (left + WIDTH, y));
+                grid(svg, (left, y), (left + width, y));
             }
             tick(svg, (left, y), (left - if label.is_some() { 5.0 } else { 3.0 }, y));
             if let Some(label) = label {
@@ -214,7 +232,7 @@ impl Panel {
             }
         }
         for Tick { value, label } in self.x.ticks(x_ends) {
-            let (x, y) = (at_x(value), top + HEIGHT);
+            let (x, y) = (at_x(value), top + height);
             if label.is_some() {
                 grid(svg, (x, top), (x, y));
             }
@@ -230,17 +248,17 @@ impl Panel {
              <g clip-path=\"url(#{clip})\">",
             left - 4.0,
             top - 4.0,
-            WIDTH + 8.0,
-            HEIGHT + 4.0
+            width + 8.0,
+            height + 4.0
         );
         for level in self.levels.iter().filter(|level| self.y.can_show(level.y)) {
-            path(svg, &[(left, at_y(level.y)), (left + WIDTH, at_y(level.y))], level.color, level.line, "");
+            path(svg, &[(left, at_y(level.y)), (left + width, at_y(level.y))], level.color, level.line, "");
         }
         for curve in &self.curves {
             for point in curve.points.iter().filter(shown) {
                 if let Some((low, high)) = point.bar {
                     let bottom =
-                        if self.y.can_show(low) { at_y(low).min(top + HEIGHT) } else { top + HEIGHT };
+                        if self.y.can_show(low) { at_y(low).min(top + height) } else { top + height };
                     let (x, high) = (at_x(point.x), at_y(high));
                     let fine = " stroke-width=\"1.1\"";
                     path(svg, &[(x, bottom), (x, high)], curve.color, Line::Solid, fine);
@@ -261,17 +279,17 @@ impl Panel {
         let _ = writeln!(
             svg,
             "<path d=\"M{left:.1} {top:.1}V{:.1}H{:.1}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1\"/>",
-            top + HEIGHT,
-            left + WIDTH,
+            top + height,
+            left + width,
             INK.hex()
         );
         text(svg, left, top - 10.0, "start", 12.5, &self.title);
-        text(svg, left + 0.5 * WIDTH, top + HEIGHT + 35.0, "middle", 11.0, &self.x.label);
+        text(svg, left + 0.5 * width, top + height + 35.0, "middle", 11.0, &self.x.label);
         let _ = writeln!(
             svg,
             "<text transform=\"translate({:.1} {:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
             left - 48.0,
-            top + 0.5 * HEIGHT,
+            top + 0.5 * height,
             escaped(&self.y.label)
         );
     }

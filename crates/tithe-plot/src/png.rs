@@ -39,7 +39,7 @@ mod tests {
         let known = database
             .with_face_data(face, |data, index| {
                 let face = resvg::usvg::fontdb::ttf_parser::Face::parse(data, index).expect("a font");
-                "MMD² ε δ σ θ̂ m̄ ≤ ≥ ≈ √ − × – 10⁻⁸ αβπΣ‖·".chars().all(|c| face.glyph_index(c).is_some())
+                "MMD² ε′ δ σₙ θ̂ m̄ Ẽ ≤ ≥ ≈ √ − × – 10⁻⁸ αβπΣ‖·".chars().all(|c| face.glyph_index(c).is_some())
             })
             .expect("the font's data");
         assert!(known);

@@ -110,10 +110,13 @@ pub fn sensitivities(
         marker: Marker::Circle,
         line: Line::Solid,
     };
+    // Both panels reach equally far, so that they can be compared.
+    let (low, high) = span(results.done.iter().map(|d| d.outcome.mean_bound));
+    let reach = |axis: Axis| if low < high { axis.between(0.8 * low, 1.25 * high) } else { axis };
     let panel = |title: String, curves: Vec<Curve>| Panel {
         title,
         x: Axis::new("data set size N (rows)", Scale::Log),
-        y: Axis::new("mean sensitivity bound m\u{304}", Scale::Log),
+        y: reach(Axis::new("mean sensitivity bound m\u{304}", Scale::Log)),
         curves,
         levels: Vec::new(),
     };
@@ -130,12 +133,10 @@ pub fn sensitivities(
         .enumerate()
         .map(|(i, &clusters)| {
             let place = i as f64 / (CLUSTERS.len() - 1) as f64;
-            let line = Curve {
+            Curve {
                 marker: Marker::Square,
-                line: Line::Dashed,
                 ..curve(format!("k = {clusters}"), place, points(USUAL_RADIUS, clusters))
-            };
-            line
+            }
         })
         .collect();
     let title = context.library.title(set);

@@ -65,17 +65,17 @@ pub fn run(context: &Context<'_>, figures: &[Figure]) -> Result<Report> {
             sets.iter().map(|&set| Truth { set, drawing: profile.drawing(set) }).collect();
         truths = Some(context.run(&cells)?);
     }
-    if let Some(truths) = truths.as_ref().filter(|_| wanted(Figure::Robustness)) {
-        sections.push(robustness::make(context, &posterior::robustness(profile, &sets), truths)?);
-    }
     if wanted(Figure::Fig1c) && sets.contains(&Set::Webspam) {
         sections.push(fig1::sensitivities(context, "fig1c", Set::Webspam, Scaling::UnitRows)?);
+    }
+    if wanted(Figure::Fig1a) {
+        sections.push(fig1::times(context, &sets)?);
     }
     if let Some(truths) = truths.as_ref().filter(|_| wanted(Figure::Fig2)) {
         sections.push(fig2::make(context, &posterior::figure_2(profile, &sets), truths)?);
     }
-    if wanted(Figure::Fig1a) {
-        sections.push(fig1::times(context, &sets)?);
+    if let Some(truths) = truths.as_ref().filter(|_| wanted(Figure::Robustness)) {
+        sections.push(robustness::make(context, &posterior::robustness(profile, &sets), truths)?);
     }
     // The paper's order, the theory last.
     sections.sort_by_key(|section| (section.slug.starts_with("theory"), section.slug));

@@ -205,13 +205,13 @@ fn guarantees(context: &Context<'_>) -> Result<Section> {
             x: Axis::new("draws M that c asks for", Scale::Log),
             y: Axis::new("largest relative error", Scale::Log),
             curves: vec![
-                curve("Median", quantile(0.5), Color::GREEN, Marker::Triangle, Line::Solid),
-                curve("0.95-quantile", quantile(1.0 - DELTA), IDEAL, Marker::Diamond, Line::Solid),
+                curve("Median", quantile(0.5), MEASURED, Marker::Square, Line::Dashed),
+                curve("0.95-quantile", quantile(1.0 - DELTA), MEASURED, Marker::Diamond, Line::Solid),
             ],
             levels: vec![Level {
                 name: format!("ε = {EPSILON}"),
                 y: EPSILON,
-                color: Color::VERMILION,
+                color: BOUND,
                 line: Line::Dotted,
             }],
         },
