@@ -20,7 +20,7 @@ use crate::pass::Pass;
 use crate::points::{Lane, Points, TILE};
 use crate::rng::{Purpose, Seed};
 use crate::selection::Size;
-use crate::sensitivity::{Bound, BoundScratch};
+use crate::sensitivity::Bound;
 use crate::survey::Learnt;
 
 /// A target KL is sought with at most so many rows.
@@ -203,14 +203,13 @@ struct Totals {
 
 impl Totals {
     fn of(pilot: &Points, bound: &Bound, map: &LocalMap) -> Totals {
-        let mut scratch = bound.scratch();
         let mut directions = vec![Lane::ZERO; map.dim()];
         let mut totals = Totals { shares: 0.0, norms: 0.0 };
         for tile in pilot.tiles() {
             let mut shares: Lane = Lane::ZERO;
             // Rows of the data weigh one on average here; the pilot's weight says how many each stands for.
             let ones = crate::points::Tile { w: &Lane::of(1.0), ..tile };
-            bound.shares(&ones, &mut scratch, &mut shares);
+            bound.shares(&ones, &mut shares);
             let norms = map.norms(&tile, &mut directions);
             for r in 0..tile.len {
                 totals.shares += tile.w[r] * shares[r];
@@ -240,7 +239,6 @@ struct Pooled {
 
 struct PoolingWorker {
     scratch: Scratch,
-    bound_scratch: BoundScratch,
     directions: Vec<Lane>,
 }
 
@@ -252,7 +250,6 @@ impl Pass for Pooling<'_> {
     fn worker(&self) -> PoolingWorker {
         PoolingWorker {
             scratch: Scratch::new(self.encoding.dim()),
-            bound_scratch: self.bound.scratch(),
             directions: vec![Lane::ZERO; self.encoding.dim()],
         }
     }
@@ -264,7 +261,7 @@ impl Pass for Pooling<'_> {
         let (mut shares, mut total) = (Lane::ZERO, 0.0);
         for t in 0..encoder.tiles() {
             let tile = encoder.tile(t, &mut worker.scratch);
-            self.bound.shares(&tile, &mut worker.bound_scratch, &mut shares);
+            self.bound.shares(&tile, &mut shares);
             let norms = self.map.norms(&tile, &mut worker.directions);
             race.enter(&tile, &shares, &norms, |r| block.position(t * TILE + r), &mut rng);
             total += shares.iter().sum::<f64>();

@@ -15,6 +15,11 @@ const ENOUGH: f64 = 1e-3;
 const MOST_STEPS: usize = 25;
 const STARTS: u64 = 4;
 
+/// Rows that a kernel works on side by side: the order of sums never changes, and each vector unit has several.
+pub(crate) const LANES: usize = 32;
+/// One number for each of these rows.
+pub(crate) type Few = [f64; LANES];
+
 /// Cluster centres `Q_i`: k rows of dimension D.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Centers {
@@ -58,45 +63,82 @@ impl Centers {
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[f64]> {
         self.q.chunks_exact(self.dim)
     }
-
-    /// Squared distances `‖z_n − Q_i‖²` of all rows of a tile to all centres: k lanes.
-    #[inline(always)]
-    pub(crate) fn squared_distances(&self, tile: &Tile<'_>, distances: &mut [Lane]) {
-        for (center, distance) in self.rows().zip(distances) {
-            squared_distance(tile, center, distance);
-        }
-    }
 }
 
-/// `‖z_n − q‖²` for all rows of a tile.
-#[inline(always)]
-pub(crate) fn squared_distance(tile: &Tile<'_>, q: &[f64], distance: &mut Lane) {
-    // A few rows at a time, so that their sums stay in registers over all columns.
-    for (c, distance) in distance.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
-        let mut sum = [0.0; LANES];
-        for (z, &q) in tile.z.iter().zip(q) {
-            let z = &z.as_chunks::<LANES>().0[c];
+/// Tells which centre a row is nearest to, of equals the first, by the numbers
+/// `½‖z − Q_i‖² − ½‖z − Q_0‖² = c_i − d_i·z` with `d_i = Q_i − Q_0`: one multiplication a coordinate.
+/// Everything that speaks of groups goes by these, so all agree on a row's group to the last bit.
+#[derive(Clone, Debug)]
+pub(crate) struct Nearest {
+    origin: Vec<f64>,
+    /// `c_i` and `d_i`, for i from 1.
+    others: Vec<(f64, Vec<f64>)>,
+}
+
+/// The nearest centres of a few rows.
+pub(crate) struct Assigned {
+    /// The numbers of the centres, as `f64` for the vector units' sake.
+    pub group: Few,
+    /// `½‖z − Q_i‖² − ½‖z − Q_0‖²` of the nearest: 0 or less.
+    lead: Few,
+}
+
+impl Nearest {
+    pub fn new(centers: &Centers) -> Nearest {
+        let origin = centers.rows().next().unwrap_or_default().to_vec();
+        let others = centers.rows().skip(1).map(|q| {
+            let apart: Vec<f64> = q.iter().zip(&origin).map(|(q, o)| q - o).collect();
+            let middle = apart.iter().zip(q.iter().zip(&origin)).map(|(d, (q, o))| 0.5 * d * (q + o)).sum();
+            (middle, apart)
+        });
+        Nearest { others: others.collect(), origin }
+    }
+
+    /// The nearest centres of rows `c·LANES` and on of a tile.
+    #[inline(always)]
+    pub fn assign(&self, tile: &Tile<'_>, c: usize) -> Assigned {
+        let (mut group, mut lead) = ([0.0; LANES], [0.0; LANES]);
+        for (i, (middle, apart)) in self.others.iter().enumerate() {
+            let mut value = [*middle; LANES];
+            for (z, &d) in tile.z.iter().zip(apart) {
+                let z = &z.as_chunks::<LANES>().0[c];
+                for l in 0..LANES {
+                    value[l] = z[l].mul_add(-d, value[l]);
+                }
+            }
+            let number = (i + 1) as f64;
             for l in 0..LANES {
-                let apart = z[l] - q;
-                sum[l] = apart.mul_add(apart, sum[l]);
+                group[l] = if value[l] < lead[l] { number } else { group[l] };
+                lead[l] = if value[l] < lead[l] { value[l] } else { lead[l] };
             }
         }
-        *distance = sum;
+        Assigned { group, lead }
+    }
+
+    /// `‖z − Q_i‖²` of the nearest centres; what rounding makes negative is 0.
+    #[inline(always)]
+    fn squared_distance(&self, tile: &Tile<'_>, c: usize, assigned: &Assigned) -> Few {
+        let mut distance = squared_distance(tile, c, &self.origin);
+        for l in 0..LANES {
+            let nearest = assigned.lead[l].mul_add(2.0, distance[l]);
+            distance[l] = if nearest > 0.0 { nearest } else { 0.0 };
+        }
+        distance
     }
 }
 
-/// The nearest centre of each row and its squared distance; of equals the first.
+/// `‖z_n − q‖²` for rows `c·LANES` and on of a tile.
 #[inline(always)]
-pub(crate) fn nearest(distances: &[Lane], group: &mut Lane, least: &mut Lane) {
-    *group = Lane::ZERO;
-    *least = distances[0];
-    for (i, distance) in distances.iter().enumerate().skip(1) {
-        let i = i as f64;
-        for r in 0..TILE {
-            group[r] = if distance[r] < least[r] { i } else { group[r] };
-            least[r] = if distance[r] < least[r] { distance[r] } else { least[r] };
+pub(crate) fn squared_distance(tile: &Tile<'_>, c: usize, q: &[f64]) -> Few {
+    let mut sum = [0.0; LANES];
+    for (z, &q) in tile.z.iter().zip(q) {
+        let z = &z.as_chunks::<LANES>().0[c];
+        for l in 0..LANES {
+            let apart = z[l] - q;
+            sum[l] = apart.mul_add(apart, sum[l]);
         }
     }
+    sum
 }
 
 /// Chooses k centres: k-means++ (D² weighting by mass), then Lloyd's steps, the best of a few starts. A poor start
@@ -142,7 +184,11 @@ fn plus_plus(points: &Points, k: usize, seed: Seed, start: u64) -> Centers {
         for (t, tile) in points.tiles().enumerate() {
             vectorized(
                 #[inline(always)]
-                || squared_distance(&tile, &center, &mut distance),
+                || {
+                    for (c, distance) in distance.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+                        *distance = squared_distance(&tile, c, &center);
+                    }
+                },
             );
             let rows = t * TILE..t * TILE + tile.len;
             for ((least, chance), (distance, w)) in
@@ -174,24 +220,21 @@ fn choose(chances: &[f64], place: f64) -> usize {
 /// Masses, means and score of the groups of some points.
 pub fn groups(points: &Points, centers: &Centers) -> Groups {
     let mut sums = GroupSums::new(centers);
-    let mut scratch = GroupScratch::new(centers.len());
     for tile in points.tiles() {
-        sums.add(centers, &tile, &mut scratch);
+        sums.add(&tile);
     }
     sums.take().groups(centers)
 }
 
-/// Running sums side by side: their order never changes, and each vector unit has several to work on.
-const LANES: usize = 32;
-type Sums = [f64; LANES];
-
 /// Sums over the groups of some tiles.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupSums {
-    mass: Vec<Sums>,
+    nearest: Nearest,
+    dim: usize,
+    mass: Vec<Few>,
     /// `Σ w z` over each group: k rows of dimension D.
-    sum: Vec<Sums>,
-    squares: Sums,
+    sum: Vec<Few>,
+    squares: Few,
 }
 
 /// The same, for some blocks.
@@ -202,56 +245,55 @@ pub(crate) struct GroupTotals {
     squares: f64,
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct GroupScratch {
-    distances: Vec<Lane>,
-    group: Lane,
-    least: Lane,
-    member: Lane,
-}
-
-impl GroupScratch {
-    pub(crate) fn new(k: usize) -> GroupScratch {
-        let lane = Lane::ZERO;
-        GroupScratch { distances: vec![lane; k], group: lane, least: lane, member: lane }
-    }
-}
-
 impl GroupSums {
     pub(crate) fn new(centers: &Centers) -> GroupSums {
         let zero = [0.0; LANES];
-        GroupSums { mass: vec![zero; centers.len()], sum: vec![zero; centers.q.len()], squares: zero }
+        GroupSums {
+            nearest: Nearest::new(centers),
+            dim: centers.dim,
+            mass: vec![zero; centers.len()],
+            sum: vec![zero; centers.q.len()],
+            squares: zero,
+        }
     }
 
-    pub(crate) fn add(&mut self, centers: &Centers, tile: &Tile<'_>, scratch: &mut GroupScratch) {
+    pub(crate) fn add(&mut self, tile: &Tile<'_>) {
         vectorized(
             #[inline(always)]
-            || self.add_kernel(centers, tile, scratch),
+            || self.add_kernel(tile),
         );
     }
 
     #[inline(always)]
-    fn add_kernel(&mut self, centers: &Centers, tile: &Tile<'_>, scratch: &mut GroupScratch) {
-        let GroupScratch { distances, group, least, member } = scratch;
-        centers.squared_distances(tile, distances);
-        nearest(distances, group, least);
-        add_products(&mut self.squares, tile.w, least);
-        let ones = Lane::of(1.0);
-        for (i, sums) in self.sum.chunks_exact_mut(centers.dim).enumerate() {
+    fn add_kernel(&mut self, tile: &Tile<'_>) {
+        let mut group = Lane::ZERO;
+        for (c, group) in group.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+            let assigned = self.nearest.assign(tile, c);
+            let squares = self.nearest.squared_distance(tile, c, &assigned);
+            let w = &tile.w.as_chunks::<LANES>().0[c];
+            for l in 0..LANES {
+                self.squares[l] = w[l].mul_add(squares[l], self.squares[l]);
+            }
+            *group = assigned.group;
+        }
+        // Copies, which nothing can alias: the choices below become masks.
+        let (w, ones) = (*tile.w, Lane::of(1.0));
+        let mut member = Lane::ZERO;
+        for (i, sums) in self.sum.chunks_exact_mut(self.dim).enumerate() {
             let number = i as f64;
             for r in 0..TILE {
-                member[r] = if group[r] == number { tile.w[r] } else { 0.0 };
+                member[r] = if group[r] == number { w[r] } else { 0.0 };
             }
-            add_products(&mut self.mass[i], member, &ones);
+            add_products(&mut self.mass[i], &member, &ones);
             for (sum, z) in sums.iter_mut().zip(tile.z) {
-                add_products(sum, member, z);
+                add_products(sum, &member, z);
             }
         }
     }
 
     /// The totals of what was added; ready for the next block.
     pub(crate) fn take(&mut self) -> GroupTotals {
-        let total = |sums: &mut Sums| std::mem::replace(sums, [0.0; LANES]).iter().sum();
+        let total = |sums: &mut Few| std::mem::replace(sums, [0.0; LANES]).iter().sum();
         GroupTotals {
             mass: self.mass.iter_mut().map(total).collect(),
             sum: self.sum.iter_mut().map(total).collect(),
@@ -262,7 +304,7 @@ impl GroupSums {
 
 /// Adds `a_r b_r` to the running sums.
 #[inline(always)]
-fn add_products(sums: &mut Sums, a: &Lane, b: &Lane) {
+fn add_products(sums: &mut Few, a: &Lane, b: &Lane) {
     let mut local = *sums;
     for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
         for l in 0..LANES {
@@ -318,7 +360,6 @@ impl Grouped {
 
 pub(crate) struct GroupingWorker {
     scratch: Scratch,
-    group_scratch: GroupScratch,
     sums: GroupSums,
     collapser: Option<Collapser>,
 }
@@ -331,18 +372,17 @@ impl Pass for Grouping<'_> {
     fn worker(&self) -> GroupingWorker {
         GroupingWorker {
             scratch: Scratch::new(self.encoding.dim()),
-            group_scratch: GroupScratch::new(self.centers.len()),
             sums: GroupSums::new(self.centers),
             collapser: self.most_distinct.map(Collapser::new),
         }
     }
 
     fn visit(&self, worker: &mut GroupingWorker, block: &Block) -> Result<Grouped> {
-        let GroupingWorker { scratch, group_scratch, sums, collapser } = worker;
+        let GroupingWorker { scratch, sums, collapser } = worker;
         let encoder = self.encoding.encoder(block)?;
         for t in 0..encoder.tiles() {
             let tile = encoder.tile(t, scratch);
-            sums.add(self.centers, &tile, group_scratch);
+            sums.add(&tile);
             if let Some(collapser) = collapser {
                 collapser.add(&tile, t * TILE);
             }

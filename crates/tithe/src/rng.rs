@@ -54,6 +54,35 @@ pub fn open_unit(rng: &mut Rng) -> f64 {
     ((rng.next_u64() >> 11) + 1) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
+/// Numbers by their place, begun by one number of a stream: Steele, Lea and Flood's SplitMix64 (2014), of which any
+/// can be had without those before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lots(u64);
+
+impl Lots {
+    /// Takes one number of `rng`.
+    pub fn new(rng: &mut Rng) -> Lots {
+        use rand::Rng as _;
+        Lots(rng.next_u64())
+    }
+
+    /// Number `place`, uniform in [0, 1).
+    #[inline(always)]
+    pub fn unit(self, place: u64) -> f64 {
+        let bits = scrambled(self.0.wrapping_add(place.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        // The upper bits as the fraction of a number in [1, 2).
+        f64::from_bits((bits >> 12) | (1023 << 52)) - 1.0
+    }
+}
+
+/// SplitMix64's finaliser: every bit of the result depends on every bit of `bits`.
+#[inline(always)]
+pub(crate) fn scrambled(bits: u64) -> u64 {
+    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

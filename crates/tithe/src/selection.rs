@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::pass::Pass;
 use crate::points::Lane;
 use crate::rng::{Purpose, Seed};
-use crate::sensitivity::{Bound, BoundScratch};
+use crate::sensitivity::Bound;
 use crate::slots::{Racer, Slots};
 
 /// How many rows a coreset has.
@@ -81,7 +81,6 @@ pub(crate) struct Selecting<'a> {
 
 pub(crate) struct SelectingWorker {
     scratch: Scratch,
-    bound_scratch: Option<BoundScratch>,
     shares: Vec<f64>,
     racer: Racer,
 }
@@ -94,10 +93,6 @@ impl Pass for Selecting<'_> {
     fn worker(&self) -> SelectingWorker {
         SelectingWorker {
             scratch: Scratch::new(self.encoding.dim()),
-            bound_scratch: match self.shares {
-                Shares::Weights => None,
-                Shares::Sensitivity(bound) => Some(bound.scratch()),
-            },
             shares: Vec::new(),
             racer: Racer::new(self.slots),
         }
@@ -109,9 +104,9 @@ impl Pass for Selecting<'_> {
         worker.shares.clear();
         for t in 0..encoder.tiles() {
             let tile = encoder.tile(t, &mut worker.scratch);
-            match (&self.shares, &mut worker.bound_scratch) {
-                (Shares::Sensitivity(bound), Some(scratch)) => bound.shares(&tile, scratch, &mut lane),
-                _ => lane = *tile.w,
+            match self.shares {
+                Shares::Weights => lane = *tile.w,
+                Shares::Sensitivity(bound) => bound.shares(&tile, &mut lane),
             }
             worker.shares.extend_from_slice(&lane[..tile.len]);
         }

@@ -12,9 +12,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::clustering::{Centers, Groups, nearest, squared_distance};
+use crate::clustering::{Centers, Few, Groups, LANES, Nearest, squared_distance};
 use crate::math::{exp_nonpositive, vectorized};
-use crate::points::{Lane, TILE, Tile};
+use crate::points::{Lane, Tile};
 
 /// Which points stand for the groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,22 +52,13 @@ impl Radius {
 /// All that the bound depends on but the row.
 #[derive(Clone, Debug)]
 pub struct Bound {
-    centers: Centers,
+    nearest: Nearest,
     groups: Groups,
     /// The points that stand for the groups.
     anchors: Centers,
     radius: f64,
     theta_star: Option<Vec<f64>>,
     rule: CenterRule,
-}
-
-/// Room for one tile.
-#[derive(Clone, Debug)]
-pub struct BoundScratch {
-    distances: Vec<Lane>,
-    group: Lane,
-    least: Lane,
-    along: Lane,
 }
 
 impl Bound {
@@ -79,11 +70,12 @@ impl Bound {
         theta_star: Option<Vec<f64>>,
         rule: CenterRule,
     ) -> Bound {
+        let nearest = Nearest::new(&centers);
         let anchors = match rule {
             CenterRule::Exact => Centers::new(centers.dim(), groups.mean.clone()),
-            CenterRule::Quick => centers.clone(),
+            CenterRule::Quick => centers,
         };
-        Bound { centers, groups, anchors, radius, theta_star, rule }
+        Bound { nearest, groups, anchors, radius, theta_star, rule }
     }
 
     /// The groups that the bound was made from.
@@ -96,75 +88,76 @@ impl Bound {
         self.radius
     }
 
-    /// Room for one tile.
-    pub fn scratch(&self) -> BoundScratch {
-        BoundScratch {
-            distances: vec![Lane::ZERO; self.centers.len()],
-            group: Lane::ZERO,
-            least: Lane::ZERO,
-            along: Lane::ZERO,
-        }
-    }
-
     /// The shares `s_n` of a tile's rows; 0 for its padding.
-    pub fn shares(&self, tile: &Tile<'_>, scratch: &mut BoundScratch, shares: &mut Lane) {
+    pub fn shares(&self, tile: &Tile<'_>, shares: &mut Lane) {
         vectorized(
             #[inline(always)]
-            || self.shares_kernel(tile, scratch, shares),
+            || {
+                for (c, shares) in shares.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+                    *shares = self.few_shares(tile, c);
+                }
+            },
         );
     }
 
+    /// The shares of rows `c·LANES` and on of a tile.
     #[inline(always)]
-    fn shares_kernel(&self, tile: &Tile<'_>, scratch: &mut BoundScratch, shares: &mut Lane) {
-        let BoundScratch { distances, group, least, along } = scratch;
-        self.centers.squared_distances(tile, distances);
-        nearest(distances, group, least);
+    fn few_shares(&self, tile: &Tile<'_>, c: usize) -> Few {
+        let w = &tile.w.as_chunks::<LANES>().0[c];
+        let group = self.nearest.assign(tile, c).group;
 
         // The mass of each row's own group without it, and by how much that moves its mean away.
-        let mut rest: Lane = Lane::ZERO;
+        let mut own_mass = [0.0; LANES];
         for (i, &mass) in self.groups.mass.iter().enumerate() {
-            for r in 0..TILE {
-                rest[r] = if group[r] == i as f64 { mass } else { rest[r] };
+            for l in 0..LANES {
+                own_mass[l] = if group[l] == i as f64 { mass } else { own_mass[l] };
             }
         }
-        let mut stretch: Lane = Lane::of(1.0);
-        for r in 0..TILE {
-            let others = rest[r] - tile.w[r];
-            let others = if others > 0.0 { others } else { 0.0 };
-            let ratio = if others > 0.0 { rest[r] / others } else { 1.0 };
-            stretch[r] = if self.rule == CenterRule::Exact { ratio } else { 1.0 };
-            rest[r] = others;
+        let (mut rest, mut stretch) = ([0.0; LANES], [1.0; LANES]);
+        for l in 0..LANES {
+            let others = own_mass[l] - w[l];
+            let ratio = own_mass[l] / others;
+            rest[l] = if others > 0.0 { others } else { 0.0 };
+            stretch[l] = if others > 0.0 && self.rule == CenterRule::Exact { ratio } else { 1.0 };
         }
 
-        let mut sum: Lane = *tile.w;
+        let mut sum = *w;
         for ((i, anchor), &mass) in self.anchors.rows().enumerate().zip(&self.groups.mass) {
             if mass == 0.0 {
                 continue;
             }
-            let distance = &mut distances[i];
-            if self.rule == CenterRule::Exact {
-                squared_distance(tile, anchor, distance);
-            }
-            *along = Lane::ZERO;
-            if let Some(theta_star) = &self.theta_star {
-                for ((z, &q), &theta) in tile.z.iter().zip(anchor).zip(theta_star) {
-                    for r in 0..TILE {
-                        along[r] = (q - z[r]).mul_add(theta, along[r]);
-                    }
-                }
-            }
-            for r in 0..TILE {
-                let own = group[r] == i as f64;
-                let far = self.radius.mul_add(distance[r].sqrt(), along[r].abs());
-                let far = if own { far * stretch[r] } else { far };
-                let mass = if own { rest[r] } else { mass };
-                sum[r] = mass.mul_add(exp_nonpositive(-far), sum[r]);
+            let distance = squared_distance(tile, c, anchor);
+            let along = match &self.theta_star {
+                Some(theta_star) => along(tile, c, anchor, theta_star),
+                None => [0.0; LANES],
+            };
+            for l in 0..LANES {
+                let own = group[l] == i as f64;
+                let far = self.radius.mul_add(distance[l].sqrt(), along[l]);
+                let far = if own { far * stretch[l] } else { far };
+                let mass = if own { rest[l] } else { mass };
+                sum[l] = mass.mul_add(exp_nonpositive(-far), sum[l]);
             }
         }
-        for r in 0..TILE {
-            shares[r] = if tile.w[r] > 0.0 { tile.w[r] / sum[r] } else { 0.0 };
+        let mut shares = [0.0; LANES];
+        for l in 0..LANES {
+            shares[l] = if w[l] > 0.0 { w[l] / sum[l] } else { 0.0 };
+        }
+        shares
+    }
+}
+
+/// `|(q − z_n)·θ*|` for rows `c·LANES` and on of a tile.
+#[inline(always)]
+fn along(tile: &Tile<'_>, c: usize, q: &[f64], theta_star: &[f64]) -> Few {
+    let mut sum = [0.0; LANES];
+    for ((z, &q), &theta) in tile.z.iter().zip(q).zip(theta_star) {
+        let z = &z.as_chunks::<LANES>().0[c];
+        for l in 0..LANES {
+            sum[l] = (q - z[l]).mul_add(theta, sum[l]);
         }
     }
+    sum.map(f64::abs)
 }
 
 /// The same shares by the definition, with every mean computed anew without its row: slow, and plainly right.

@@ -7,19 +7,25 @@
 //! keeping the smaller time of each slot: exact, associative, commutative, and without randomness.
 
 use crate::block::{Block, RowSet};
-use crate::rng::{Rng, open_unit};
+use crate::math::vectorized;
+use crate::rng::{Lots, Rng};
+
+/// Slots whose luck is drawn together.
+const GANG: usize = 64;
 
 /// The state of M races, for some blocks.
 #[derive(Clone, Debug)]
 pub struct Slots {
     /// `S`, the sum of the shares.
     pub total: f64,
-    winners: Vec<Option<Winner>>,
+    /// In the order of the slots. A block's own state holds only what may still win.
+    winners: Vec<Winner>,
     parts: Vec<Part>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Winner {
+    slot: u32,
     time: f64,
     part: u32,
     row: u32,
@@ -65,7 +71,7 @@ impl Racer {
             total += share;
             total
         }));
-        let find = |place: f64| cumulative.partition_point(|&sum| sum < place * total).min(shares.len() - 1);
+        let find = |place: f64| cumulative.partition_point(|&sum| sum <= place * total).min(shares.len() - 1);
         let slots = self.race_by(block, total, find, |row| shares[row], rng);
         self.cumulative = cumulative;
         slots
@@ -78,7 +84,7 @@ impl Racer {
         self.race_by(block, rows, find, |_| 1.0, rng)
     }
 
-    /// Races rows of which `find` gives the one at a place in (0, 1] of their running total.
+    /// Races rows of which `find` gives the one at a place in [0, 1) of their running total.
     fn race_by(
         &mut self,
         block: &Block,
@@ -87,50 +93,48 @@ impl Racer {
         share: impl Fn(usize) -> f64,
         rng: &mut Rng,
     ) -> Slots {
-        let mut winners = vec![None; self.best.len()];
-        let mut rows = Vec::new();
+        let mut winners = Vec::new();
         if total > 0.0 {
-            for (best, winner) in self.best.iter_mut().zip(&mut winners) {
-                // Both numbers are always taken, so that a slot's luck does not depend on the thread.
-                let (luck, place) = (open_unit(rng), open_unit(rng));
-                // −ln u ≥ 1 − u spares most logarithms.
-                if 1.0 - luck >= *best * total {
-                    continue;
-                }
-                let time = -luck.ln() / total;
-                if time < *best {
-                    *best = time;
-                    rows.push(find(place));
-                    *winner = Some(Winner { time, part: 0, row: 0 });
+            // A slot's luck goes by its number alone: no thread's earlier blocks have a say in it.
+            let (waits, places) = (Lots::new(rng), Lots::new(rng));
+            for (first, best) in (0..).step_by(GANG).zip(self.best.chunks_mut(GANG)) {
+                let mut wait = [0.0; GANG];
+                vectorized(
+                    #[inline(always)]
+                    || (first..).zip(&mut wait).for_each(|(slot, wait)| *wait = waits.unit(slot)),
+                );
+                for ((slot, wait), best) in (first..).zip(wait).zip(best) {
+                    // −ln(1 − u) ≥ u spares most logarithms.
+                    if wait >= *best * total {
+                        continue;
+                    }
+                    let time = -(-wait).ln_1p() / total;
+                    if time < *best {
+                        *best = time;
+                        let row = find(places.unit(slot)) as u32;
+                        winners.push(Winner { slot: slot as u32, time, part: 0, row });
+                    }
                 }
             }
         }
-        let part = Part::copy(block, share, &rows, &mut winners);
+        let part = Part::copy(block, share, &mut winners);
         Slots { total, winners, parts: part.into_iter().collect() }
     }
 }
 
 impl Part {
     /// Copies the rows that won, each once, and tells the winners where they are now.
-    fn copy(
-        block: &Block,
-        share: impl Fn(usize) -> f64,
-        rows: &[usize],
-        winners: &mut [Option<Winner>],
-    ) -> Option<Part> {
+    fn copy(block: &Block, share: impl Fn(usize) -> f64, winners: &mut [Winner]) -> Option<Part> {
+        let mut rows: Vec<usize> = winners.iter().map(|winner| winner.row as usize).collect();
         if rows.is_empty() {
             return None;
         }
-        let mut unique = rows.to_vec();
-        unique.sort_unstable();
-        unique.dedup();
-        for (winner, row) in winners.iter_mut().flatten().zip(rows) {
-            winner.row = unique.partition_point(|kept| kept < row) as u32;
+        rows.sort_unstable();
+        rows.dedup();
+        for winner in winners.iter_mut() {
+            winner.row = rows.partition_point(|kept| *kept < winner.row as usize) as u32;
         }
-        Some(Part {
-            rows: RowSet::copy(block, &unique),
-            shares: unique.iter().map(|&row| share(row)).collect(),
-        })
+        Some(Part { rows: RowSet::copy(block, &rows), shares: rows.iter().map(|&row| share(row)).collect() })
     }
 
     fn take(&self, rows: &[usize]) -> Part {
@@ -151,13 +155,8 @@ impl Slots {
         self.total += other.total;
         let shift = self.parts.len() as u32;
         self.parts.extend(other.parts);
-        for (ours, theirs) in self.winners.iter_mut().zip(other.winners) {
-            if let Some(theirs) = theirs
-                && ours.is_none_or(|ours| theirs.time < ours.time)
-            {
-                *ours = Some(Winner { part: theirs.part + shift, ..theirs });
-            }
-        }
+        let theirs = other.winners.into_iter().map(|winner| Winner { part: winner.part + shift, ..winner });
+        self.winners = faster(std::mem::take(&mut self.winners), theirs);
         // Rows that lost are let go in time, so that memory stays O(M).
         let kept: usize = self.parts.iter().map(|part| part.rows.len()).sum();
         if kept > 4 * self.winners.len() + 64 {
@@ -167,8 +166,7 @@ impl Slots {
 
     /// Lets go of the rows that won nothing, and makes one part of the others, by position.
     fn compact(&mut self) {
-        let mut live: Vec<(u32, u32)> =
-            self.winners.iter().flatten().map(|winner| (winner.part, winner.row)).collect();
+        let mut live: Vec<(u32, u32)> = self.winners.iter().map(|winner| (winner.part, winner.row)).collect();
         live.sort_unstable_by_key(|&(part, row)| self.parts[part as usize].rows.positions[row as usize]);
         live.dedup();
         let mut by_part: Vec<Vec<usize>> = vec![Vec::new(); self.parts.len()];
@@ -186,7 +184,7 @@ impl Slots {
         let mut order: Vec<usize> = (0..joined.rows.positions.len()).collect();
         order.sort_unstable_by_key(|&row| joined.rows.positions[row]);
         let sorted = joined.take(&order);
-        for winner in self.winners.iter_mut().flatten() {
+        for winner in &mut self.winners {
             let position = self.parts[winner.part as usize].rows.positions[winner.row as usize];
             winner.row = sorted.rows.positions.partition_point(|&kept| kept < position) as u32;
             winner.part = 0;
@@ -196,7 +194,7 @@ impl Slots {
 
     /// Keeps only the first `slots` races: they are as independent as all of them.
     pub fn truncate(&mut self, slots: usize) {
-        self.winners.truncate(slots);
+        self.winners.retain(|winner| (winner.slot as usize) < slots);
     }
 
     /// The rows that won, each once; `None` if no row had a positive share.
@@ -204,11 +202,29 @@ impl Slots {
         self.compact();
         let part = self.parts.pop()?;
         let mut counts = vec![0; part.rows.len()];
-        for winner in self.winners.iter().flatten() {
+        for winner in &self.winners {
             counts[winner.row as usize] += 1;
         }
         Some(Picked { rows: part.rows, shares: part.shares, counts })
     }
+}
+
+/// Of two lists in the order of the slots, the faster winner of each slot.
+fn faster(ours: Vec<Winner>, theirs: impl ExactSizeIterator<Item = Winner>) -> Vec<Winner> {
+    if theirs.len() == 0 {
+        return ours;
+    }
+    let mut both = Vec::with_capacity(ours.len().max(theirs.len()));
+    let mut ours = ours.into_iter().peekable();
+    for theirs in theirs {
+        while let Some(earlier) = ours.next_if(|ours| ours.slot < theirs.slot) {
+            both.push(earlier);
+        }
+        let rival = ours.next_if(|ours| ours.slot == theirs.slot);
+        both.push(rival.filter(|ours| ours.time <= theirs.time).unwrap_or(theirs));
+    }
+    both.extend(ours);
+    both
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE};
 use crate::encoding::{Coding, Encoding, Feature, Label, LabelValue};
 use crate::engine::{Engine, Missing};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::{Fingerprint, RowHasher, STRIP};
 use crate::math::vectorized;
 use crate::pass::Pass;
 use crate::rng::{Purpose, Seed};
@@ -166,12 +166,25 @@ impl Pass for Survey<'_> {
             Some(Column::Number(weights)) => Some(&weights[..]),
             _ => None,
         };
+        // A strip of rows at a time: the values that a sum has fetched are still at hand for the hash.
+        let mut sums: Vec<MomentSums> = vec![MomentSums::default(); features];
+        let mut fingerprint = Fingerprint::default();
+        let hasher = RowHasher::new(block);
+        for start in (0..block.len).step_by(STRIP) {
+            let rows = start..block.len.min(start + STRIP);
+            for (sums, column) in sums.iter_mut().zip(&block.columns) {
+                if let Column::Number(values) = column {
+                    sums.add(&values[rows.clone()], weights.map(|weights| &weights[rows.clone()]));
+                }
+            }
+            fingerprint.merge(hasher.rows(rows));
+        }
         let columns = block
             .columns
             .iter()
             .enumerate()
             .map(|(c, column)| match column {
-                Column::Number(values) if c < features => number_feature(block, values, weights),
+                Column::Number(values) if c < features => number_feature(block, values, sums[c].moments()),
                 Column::Number(values) if c == features => number_label(block, values),
                 Column::Number(values) => weight_column(block, values),
                 Column::Text { codes, levels } => {
@@ -188,7 +201,6 @@ impl Pass for Survey<'_> {
                 racer.race(block, if usable { weights } else { &[] }, &mut rng)
             }
         };
-        let fingerprint = Fingerprint::of(block);
         Ok(Found { rows_read: block.rows_read as u64, rows: block.len as u64, columns, picks, fingerprint })
     }
 
@@ -236,8 +248,7 @@ impl Survey<'_> {
     }
 }
 
-fn number_feature(block: &Block, values: &[f64], weights: Option<&[f64]>) -> ColumnFound {
-    let moments = Moments::of(values, weights);
+fn number_feature(block: &Block, values: &[f64], moments: Moments) -> ColumnFound {
     let flaws = if moments.squares.is_finite() { Flaws::default() } else { Flaws::of(block, values) };
     ColumnFound { flaws, moments, ..ColumnFound::default() }
 }
@@ -320,21 +331,6 @@ impl Flaws {
 }
 
 impl Moments {
-    /// In one sweep, about the first value, so that a large mean costs no accuracy.
-    fn of(values: &[f64], weights: Option<&[f64]>) -> Moments {
-        let Some(&shift) = values.first() else { return Moments::default() };
-        let [mass, sum, squares] = vectorized(
-            #[inline(always)]
-            || match weights {
-                Some(weights) => weighted_sums(values, weights, shift),
-                None => plain_sums(values, shift),
-            },
-        );
-        let mean = sum / mass;
-        // `max` would turn a NaN into 0; adding 0·squares keeps what is not finite so.
-        Moments { mass, mean: shift + mean, squares: (squares - sum * mean).max(0.0) + 0.0 * squares }
-    }
-
     /// Chan, Golub and LeVeque's rule for joining two groups.
     fn merge(&mut self, next: Moments) {
         if next.mass == 0.0 {
@@ -351,39 +347,71 @@ impl Moments {
 /// Running sums side by side: their order never changes, and each vector unit has several to work on.
 const LANES: usize = 32;
 
-/// `N`, `Σ (x − shift)` and `Σ (x − shift)²`.
-#[inline(always)]
-fn plain_sums(values: &[f64], shift: f64) -> [f64; 3] {
-    let (mut sum, mut squares) = ([0.0; LANES], [0.0; LANES]);
-    let (chunks, rest) = values.as_chunks::<LANES>();
-    for chunk in chunks {
-        for l in 0..LANES {
-            let x = chunk[l] - shift;
+/// Sums for the moments of a column, about its first value so that a large mean costs no accuracy.
+#[derive(Clone, Copy, Default)]
+struct MomentSums {
+    shift: Option<f64>,
+    /// `Σ w`.
+    mass: [f64; LANES],
+    /// `Σ w (x − shift)`.
+    sum: [f64; LANES],
+    /// `Σ w (x − shift)²`.
+    squares: [f64; LANES],
+}
+
+impl MomentSums {
+    /// Adds some rows: a multiple of [`LANES`], but for the last time.
+    fn add(&mut self, values: &[f64], weights: Option<&[f64]>) {
+        let Some(&first) = values.first() else { return };
+        let shift = *self.shift.get_or_insert(first);
+        vectorized(
+            #[inline(always)]
+            || match weights {
+                Some(weights) => self.add_weighted(values, weights, shift),
+                None => self.add_plain(values, shift),
+            },
+        );
+    }
+
+    #[inline(always)]
+    fn add_plain(&mut self, values: &[f64], shift: f64) {
+        let (mut sum, mut squares) = (self.sum, self.squares);
+        let (chunks, rest) = values.as_chunks::<LANES>();
+        for chunk in chunks {
+            for l in 0..LANES {
+                let x = chunk[l] - shift;
+                sum[l] += x;
+                squares[l] = x.mul_add(x, squares[l]);
+            }
+        }
+        for (l, value) in rest.iter().enumerate() {
+            let x = value - shift;
             sum[l] += x;
             squares[l] = x.mul_add(x, squares[l]);
         }
+        self.mass[0] += values.len() as f64;
+        (self.sum, self.squares) = (sum, squares);
     }
-    for (l, value) in rest.iter().enumerate() {
-        let x = value - shift;
-        sum[l] += x;
-        squares[l] = x.mul_add(x, squares[l]);
-    }
-    [values.len() as f64, sum.iter().sum(), squares.iter().sum()]
-}
 
-/// `Σ w`, `Σ w (x − shift)` and `Σ w (x − shift)²`.
-#[inline(always)]
-fn weighted_sums(values: &[f64], weights: &[f64], shift: f64) -> [f64; 3] {
-    let (mut mass, mut sum, mut squares) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
-    for (values, weights) in values.chunks(LANES).zip(weights.chunks(LANES)) {
-        for (l, (value, w)) in values.iter().zip(weights).enumerate() {
-            let x = value - shift;
-            mass[l] += w;
-            sum[l] = w.mul_add(x, sum[l]);
-            squares[l] = (w * x).mul_add(x, squares[l]);
+    #[inline(always)]
+    fn add_weighted(&mut self, values: &[f64], weights: &[f64], shift: f64) {
+        for (values, weights) in values.chunks(LANES).zip(weights.chunks(LANES)) {
+            for (l, (value, w)) in values.iter().zip(weights).enumerate() {
+                let x = value - shift;
+                self.mass[l] += w;
+                self.sum[l] = w.mul_add(x, self.sum[l]);
+                self.squares[l] = (w * x).mul_add(x, self.squares[l]);
+            }
         }
     }
-    [mass.iter().sum(), sum.iter().sum(), squares.iter().sum()]
+
+    fn moments(&self) -> Moments {
+        let Some(shift) = self.shift else { return Moments::default() };
+        let [mass, sum, squares] = [self.mass, self.sum, self.squares].map(|sums| sums.iter().sum::<f64>());
+        let mean = sum / mass;
+        // `max` would turn a NaN into 0; adding 0·squares keeps what is not finite so.
+        Moments { mass, mean: shift + mean, squares: (squares - sum * mean).max(0.0) + 0.0 * squares }
+    }
 }
 
 impl Levels {

@@ -18,12 +18,11 @@ fn fast_shares(
     let points = Points::from_rows(centers.dim(), rows.iter().map(|(z, w)| (z.as_slice(), *w)));
     let theta_star = theta_star.iter().any(|t| *t != 0.0).then(|| theta_star.to_vec());
     let bound = Bound::new(centers.clone(), groups(&points, centers), radius, theta_star, rule);
-    let mut scratch = bound.scratch();
     let mut shares: Lane = Lane::ZERO;
     points
         .tiles()
         .flat_map(|tile| {
-            bound.shares(&tile, &mut scratch, &mut shares);
+            bound.shares(&tile, &mut shares);
             shares[..tile.len].to_vec()
         })
         .collect()
