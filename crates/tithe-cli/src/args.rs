@@ -1,5 +1,6 @@
 //! What the user may type; nothing is checked here beyond the form of each word.
 
+mod paper;
 mod posterior;
 mod stream;
 mod verify;
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use tithe::sensitivity::Radius;
 use tithe::source::Format;
 
+pub use paper::{CompareArgs, FigureArg, PaperArgs};
 pub use posterior::{
     DemoArgs, ExportArgs, FitArgs, GenerateArgs, PosteriorFormat, PredictArgs, PriorArgs, ToolArg, UnseenArg,
 };
@@ -40,6 +42,8 @@ pub enum Command {
     Verify(Box<VerifyArgs>),
     /// Tell how far the posterior of a coreset, of any method, is from the full data's.
     Certify(Box<CertifyArgs>),
+    /// Compare two posteriors: discrepancy, KL, means and widths, predictions.
+    Compare(Box<CompareArgs>),
     /// Give new rows the probability of the positive class, with its interval.
     Predict(Box<PredictArgs>),
     /// Write a coreset and a ready model for Stan, PyMC or NumPyro.
@@ -48,6 +52,8 @@ pub enum Command {
     Generate(GenerateArgs),
     /// The whole story in one go, on generated data.
     Demo(DemoArgs),
+    /// Run the paper's experiments again, and draw them.
+    Paper(PaperArgs),
     /// Tell what a file is and how it was made.
     Inspect(InspectArgs),
     /// Print a completion script for a shell.
