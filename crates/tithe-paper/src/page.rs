@@ -87,7 +87,9 @@ pub fn markdown(context: &Context<'_>, sections: &[Section]) -> String {
     if sections.iter().any(|section| !section.claims.is_empty()) {
         page += "\n## Claims\n\n| claim | here | numbers |\n| --- | --- | --- |\n";
         for claim in sections.iter().flat_map(|section| &section.claims) {
-            let _ = writeln!(page, "| {} | **{}** | {} |", claim.claim, claim.verdict.word(), claim.found);
+            let cell = |text: &str| text.replace('|', "\\|");
+            let (what, found) = (cell(&claim.claim), cell(&claim.found));
+            let _ = writeln!(page, "| {what} | **{}** | {found} |", claim.verdict.word());
         }
     }
     for section in sections {

@@ -134,7 +134,12 @@ impl Profile {
         }
     }
 
-    /// Times that a timing is taken.
+    /// Takes of each timing.
+    pub fn takes(self) -> usize {
+        if self == Profile::Quick { 1 } else { 3 }
+    }
+
+    /// Repeats of a timing, with other seeds.
     pub fn timings(self) -> usize {
         match self {
             Profile::Quick | Profile::Hour => 1,

@@ -29,9 +29,9 @@ pub fn make(context: &Context<'_>, cells: &[Few], truths: &Results<Truth>) -> Re
     for row in sets.chunks(columns) {
         // Rows of a grid are full, so that each set's panels stand below each other.
         panels.extend(row.iter().map(|(set, truth)| mmd_panel(context, *set, truth, &results.done)));
-        panels.extend((row.len()..columns).filter(|_| sets.len() > columns).map(|_| blank()));
+        panels.extend((row.len()..columns).filter(|_| sets.len() > columns).map(|_| Panel::gap()));
         panels.extend(row.iter().map(|(set, truth)| likelihood_panel(*set, truth, &results.done)));
-        panels.extend((row.len()..columns).filter(|_| sets.len() > columns).map(|_| blank()));
+        panels.extend((row.len()..columns).filter(|_| sets.len() > columns).map(|_| Panel::gap()));
     }
     Ok(Section {
         slug: "fig2",
@@ -46,16 +46,6 @@ pub fn make(context: &Context<'_>, cells: &[Few], truths: &Results<Truth>) -> Re
         tables: vec![table(&results.done), truth_table(truths)],
         missing: results.missing + truths.missing,
     })
-}
-
-fn blank() -> Panel {
-    Panel {
-        title: String::new(),
-        x: Axis::new("", Scale::Linear),
-        y: Axis::new("", Scale::Linear),
-        curves: Vec::new(),
-        levels: Vec::new(),
-    }
 }
 
 fn values(set: Set, approach: Approach, done: &Cells, value: impl Fn(&FewOutcome) -> f64) -> Vec<(f64, f64)> {

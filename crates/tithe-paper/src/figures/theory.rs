@@ -125,8 +125,8 @@ fn mixtures(context: &Context<'_>) -> Result<Section> {
             y: Axis::new("mean sensitivity bound m\u{304}", Scale::Log),
             curves: vec![
                 curve("Bound on the expectation (Prop. 3.8)", bound, BOUND, Marker::None, Line::Dashed),
-                curve("Measured, clusters = components", components, IDEAL, Marker::Diamond, Line::Solid),
                 curve("Measured, k-means with k = 2", clustering, MEASURED, Marker::Circle, Line::Solid),
+                curve("Measured, clusters = components", components, IDEAL, Marker::Diamond, Line::None),
             ],
             levels: limit
                 .map(|y| Level { name: "Its limit".to_string(), y, color: Color::GREY, line: Line::Dotted })
