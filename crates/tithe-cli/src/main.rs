@@ -40,6 +40,8 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<()> {
     match command {
         Command::Build(args) => commands::build::run(&args),
+        Command::Stream(args) => commands::stream::run(&args),
+        Command::Merge(args) => commands::merge::run(&args),
         Command::Fit(args) => commands::fit::run(&args),
         Command::Verify(args) => commands::verify::run(&args),
         Command::Certify(args) => commands::certify::run(&args),

@@ -4,8 +4,8 @@ use crate::calibration::certificate::{Certificate, Gaussian};
 use crate::coreset::Coreset;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::full_data::{Identity, identity};
-use crate::newton::{full_mode, mode_of_points};
+use crate::full_data::{Identity, identity_as};
+use crate::newton::{Pilot, full_mode};
 
 /// How to certify.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ pub fn certify(engine: &impl Engine, coreset: &Coreset, settings: &CertifySettin
         let what = format!("must be positive, but is {}", settings.prior_scale);
         return Err(Error::setting("--prior-scale", what));
     }
-    let identity = identity(engine)?;
+    let identity = identity_as(engine, &coreset.encoding)?;
     let facts = &coreset.provenance;
     let recognised = identity.expect(Identity { rows: facts.rows, fingerprint: facts.fingerprint });
     let same_data = recognised.is_ok();
@@ -51,8 +51,11 @@ pub fn certify(engine: &impl Engine, coreset: &Coreset, settings: &CertifySettin
     }
     let points = coreset.points()?;
     let prior_precision = vec![settings.prior_scale.powi(-2); points.dim()];
-    let start = mode_of_points(&points, &prior_precision, vec![0.0; points.dim()])?.mode;
-    let mode = full_mode(engine, &coreset.encoding, &prior_precision, start)?;
+    let pilot = match facts.calibration {
+        Some(_) => Pilot::Calibrated(&points),
+        None => Pilot::Random(&points),
+    };
+    let mode = full_mode(engine, &coreset.encoding, None, &prior_precision, pilot, facts.seed)?;
     let full = Gaussian { mean: mode.mode, precision: mode.precision };
     let certificate = Certificate::new(&points, &full, &prior_precision, None)?;
     Ok(Certified { certificate, identity, same_data })

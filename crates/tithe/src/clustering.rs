@@ -20,6 +20,11 @@ pub(crate) const LANES: usize = 32;
 /// One number for each of these rows.
 pub(crate) type Few = [f64; LANES];
 
+/// Running sums of one group side by side, for the same reasons; few enough that those of several groups stay in
+/// registers together.
+const SUMS: usize = 16;
+type Sums = [f64; SUMS];
+
 /// Cluster centres `Q_i`: k rows of dimension D.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Centers {
@@ -63,67 +68,20 @@ impl Centers {
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[f64]> {
         self.q.chunks_exact(self.dim)
     }
-}
 
-/// Tells which centre a row is nearest to, of equals the first, by the numbers
-/// `½‖z − Q_i‖² − ½‖z − Q_0‖² = c_i − d_i·z` with `d_i = Q_i − Q_0`: one multiplication a coordinate.
-/// Everything that speaks of groups goes by these, so all agree on a row's group to the last bit.
-#[derive(Clone, Debug)]
-pub(crate) struct Nearest {
-    origin: Vec<f64>,
-    /// `c_i` and `d_i`, for i from 1.
-    others: Vec<(f64, Vec<f64>)>,
-}
-
-/// The nearest centres of a few rows.
-pub(crate) struct Assigned {
-    /// The numbers of the centres, as `f64` for the vector units' sake.
-    pub group: Few,
-    /// `½‖z − Q_i‖² − ½‖z − Q_0‖²` of the nearest: 0 or less.
-    lead: Few,
-}
-
-impl Nearest {
-    pub fn new(centers: &Centers) -> Nearest {
-        let origin = centers.rows().next().unwrap_or_default().to_vec();
-        let others = centers.rows().skip(1).map(|q| {
-            let apart: Vec<f64> = q.iter().zip(&origin).map(|(q, o)| q - o).collect();
-            let middle = apart.iter().zip(q.iter().zip(&origin)).map(|(d, (q, o))| 0.5 * d * (q + o)).sum();
-            (middle, apart)
-        });
-        Nearest { others: others.collect(), origin }
-    }
-
-    /// The nearest centres of rows `c·LANES` and on of a tile.
+    /// The nearest centres of rows `c·LANES` and on of a tile, of equals the first: their numbers (as `f64`, for the
+    /// vector units' sake) and the squared distances `‖z_n − Q_i‖²`.
     #[inline(always)]
-    pub fn assign(&self, tile: &Tile<'_>, c: usize) -> Assigned {
-        let (mut group, mut lead) = ([0.0; LANES], [0.0; LANES]);
-        for (i, (middle, apart)) in self.others.iter().enumerate() {
-            let mut value = [*middle; LANES];
-            for (z, &d) in tile.z.iter().zip(apart) {
-                let z = &z.as_chunks::<LANES>().0[c];
-                for l in 0..LANES {
-                    value[l] = z[l].mul_add(-d, value[l]);
-                }
-            }
-            let number = (i + 1) as f64;
+    pub(crate) fn nearest(&self, tile: &Tile<'_>, c: usize) -> (Few, Few) {
+        let (mut group, mut least) = ([0.0; LANES], [f64::INFINITY; LANES]);
+        for (i, center) in self.rows().enumerate() {
+            let distance = squared_distance(tile, c, center);
             for l in 0..LANES {
-                group[l] = if value[l] < lead[l] { number } else { group[l] };
-                lead[l] = if value[l] < lead[l] { value[l] } else { lead[l] };
+                group[l] = if distance[l] < least[l] { i as f64 } else { group[l] };
+                least[l] = if distance[l] < least[l] { distance[l] } else { least[l] };
             }
         }
-        Assigned { group, lead }
-    }
-
-    /// `‖z − Q_i‖²` of the nearest centres; what rounding makes negative is 0.
-    #[inline(always)]
-    fn squared_distance(&self, tile: &Tile<'_>, c: usize, assigned: &Assigned) -> Few {
-        let mut distance = squared_distance(tile, c, &self.origin);
-        for l in 0..LANES {
-            let nearest = assigned.lead[l].mul_add(2.0, distance[l]);
-            distance[l] = if nearest > 0.0 { nearest } else { 0.0 };
-        }
-        distance
+        (group, least)
     }
 }
 
@@ -229,11 +187,10 @@ pub fn groups(points: &Points, centers: &Centers) -> Groups {
 /// Sums over the groups of some tiles.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupSums {
-    nearest: Nearest,
-    dim: usize,
-    mass: Vec<Few>,
+    centers: Centers,
+    mass: Vec<Sums>,
     /// `Σ w z` over each group: k rows of dimension D.
-    sum: Vec<Few>,
+    sum: Vec<Sums>,
     squares: Few,
 }
 
@@ -247,13 +204,12 @@ pub(crate) struct GroupTotals {
 
 impl GroupSums {
     pub(crate) fn new(centers: &Centers) -> GroupSums {
-        let zero = [0.0; LANES];
+        let zero = [0.0; SUMS];
         GroupSums {
-            nearest: Nearest::new(centers),
-            dim: centers.dim,
+            centers: centers.clone(),
             mass: vec![zero; centers.len()],
             sum: vec![zero; centers.q.len()],
-            squares: zero,
+            squares: [0.0; LANES],
         }
     }
 
@@ -268,50 +224,64 @@ impl GroupSums {
     fn add_kernel(&mut self, tile: &Tile<'_>) {
         let mut group = Lane::ZERO;
         for (c, group) in group.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
-            let assigned = self.nearest.assign(tile, c);
-            let squares = self.nearest.squared_distance(tile, c, &assigned);
+            let (nearest, squares) = self.centers.nearest(tile, c);
             let w = &tile.w.as_chunks::<LANES>().0[c];
             for l in 0..LANES {
                 self.squares[l] = w[l].mul_add(squares[l], self.squares[l]);
             }
-            *group = assigned.group;
+            *group = nearest;
         }
         // Copies, which nothing can alias: the choices below become masks.
         let (w, ones) = (*tile.w, Lane::of(1.0));
-        let mut member = Lane::ZERO;
-        for (i, sums) in self.sum.chunks_exact_mut(self.dim).enumerate() {
-            let number = i as f64;
-            for r in 0..TILE {
-                member[r] = if group[r] == number { w[r] } else { 0.0 };
+        for first in (0..self.mass.len()).step_by(TOGETHER) {
+            let mut member = [Lane::ZERO; TOGETHER];
+            for (member, i) in member.iter_mut().zip(first..) {
+                for r in 0..TILE {
+                    member[r] = if group[r] == i as f64 { w[r] } else { 0.0 };
+                }
             }
-            add_products(&mut self.mass[i], &member, &ones);
-            for (sum, z) in sums.iter_mut().zip(tile.z) {
-                add_products(sum, &member, z);
+            let groups = first..self.mass.len().min(first + TOGETHER);
+            add_products(&mut self.mass[groups.clone()], 1, &member, &ones);
+            for (d, z) in tile.z.iter().enumerate() {
+                let sums = &mut self.sum
+                    [groups.start * self.centers.dim + d..(groups.end - 1) * self.centers.dim + d + 1];
+                add_products(sums, self.centers.dim, &member, z);
             }
         }
     }
 
     /// The totals of what was added; ready for the next block.
     pub(crate) fn take(&mut self) -> GroupTotals {
-        let total = |sums: &mut Few| std::mem::replace(sums, [0.0; LANES]).iter().sum();
+        let total = |sums: &mut Sums| std::mem::replace(sums, [0.0; SUMS]).iter().sum();
         GroupTotals {
             mass: self.mass.iter_mut().map(total).collect(),
             sum: self.sum.iter_mut().map(total).collect(),
-            squares: total(&mut self.squares),
+            squares: std::mem::replace(&mut self.squares, [0.0; LANES]).iter().sum(),
         }
     }
 }
 
-/// Adds `a_r b_r` to the running sums.
+/// Groups that are summed in one sweep over a column.
+const TOGETHER: usize = 4;
+
+/// Adds `Σ_r m_r z_r` for the members `m` of each group to every `stride`-th of the sums.
 #[inline(always)]
-fn add_products(sums: &mut Few, a: &Lane, b: &Lane) {
-    let mut local = *sums;
-    for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
-        for l in 0..LANES {
-            local[l] = a[l].mul_add(b[l], local[l]);
+fn add_products(sums: &mut [Sums], stride: usize, members: &[Lane; TOGETHER], z: &Lane) {
+    let mut local = [[0.0; SUMS]; TOGETHER];
+    for (local, sums) in local.iter_mut().zip(sums.iter().step_by(stride)) {
+        *local = *sums;
+    }
+    for (c, z) in z.as_chunks::<SUMS>().0.iter().enumerate() {
+        for (local, member) in local.iter_mut().zip(members) {
+            let member = &member.as_chunks::<SUMS>().0[c];
+            for l in 0..SUMS {
+                local[l] = member[l].mul_add(z[l], local[l]);
+            }
         }
     }
-    *sums = local;
+    for (local, sums) in local.iter().zip(sums.iter_mut().step_by(stride)) {
+        *sums = *local;
+    }
 }
 
 impl GroupTotals {

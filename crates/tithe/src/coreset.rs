@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::block::{Field, RowSet};
+use crate::block::{Column, Field, RowSet};
 use crate::calibration::certificate::{Certificate, Guard};
-use crate::encoding::{Encoding, Scratch};
+use crate::encoding::{Coding, Encoding, Feature, LabelValue, Scratch};
 use crate::engine::Missing;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::fingerprint::Fingerprint;
 use crate::points::Points;
 use crate::rng::Seed;
@@ -71,8 +71,96 @@ pub struct Provenance {
     pub sensitivity: Option<SensitivityFacts>,
     /// What calibration reached; only for that method, and not where the coreset is exact.
     pub calibration: Option<CalibrationFacts>,
+    /// How it came of other coresets, if it did: of the blocks of a stream, or of those that were merged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub composition: Option<Composition>,
     /// Things the user should know.
     pub warnings: Vec<String>,
+}
+
+/// How a coreset came of others, and what the steps did to the error.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Composition {
+    /// Coresets of rows (not of coresets) that went into it.
+    pub parts: u64,
+    /// The most coresets of coresets between a row and this one, itself included.
+    pub depth: u64,
+    /// The composed bound, if every step had one.
+    pub bound: Option<Bound>,
+    /// What the steps add to the KL by their certificates, in nats, as if their errors were independent: `Σ KL_i·W_i/W`, each in
+    /// units of the posterior of its own mass `W_i`. That is the second order; what comes of the distance between a step's
+    /// reference point and the last is not in it, so the KL to the full data's posterior is more. `None` if a step had no
+    /// certificate.
+    pub kl: Option<f64>,
+}
+
+/// The paper's guarantee, through any number of steps: `1 + ε'' = (1+ε)(1+ε')`, and failures add up.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bound {
+    /// The log-likelihood is off by at most this share of it, anywhere in the ball.
+    pub epsilon: f64,
+    /// The probability that it is off by more.
+    pub delta: f64,
+    /// The ball's radius, the smallest of all steps; `None` where it holds everywhere.
+    pub radius: Option<f64>,
+}
+
+impl Bound {
+    /// The likelihood itself.
+    pub const EXACT: Bound = Bound { epsilon: 0.0, delta: 0.0, radius: None };
+
+    /// Of a union: the worst part (observation 1 of the paper).
+    pub fn beside(self, other: Bound) -> Bound {
+        Bound {
+            epsilon: self.epsilon.max(other.epsilon),
+            delta: self.delta + other.delta,
+            radius: smaller(self.radius, other.radius),
+        }
+    }
+
+    /// Of a coreset of a coreset: `ε'' = (1+ε)(1+ε') − 1` (observation 2).
+    pub fn then(self, next: Bound) -> Bound {
+        Bound {
+            epsilon: (1.0 + self.epsilon) * (1.0 + next.epsilon) - 1.0,
+            delta: self.delta + next.delta,
+            radius: smaller(self.radius, next.radius),
+        }
+    }
+}
+
+fn smaller(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    a.into_iter().chain(b).reduce(f64::min)
+}
+
+impl Provenance {
+    /// How it came of others; of a coreset of rows, itself as the only part.
+    pub fn composed(&self) -> Composition {
+        self.composition.clone().unwrap_or_else(|| Composition {
+            parts: 1,
+            depth: 0,
+            bound: self.step_bound(),
+            kl: self.step_kl(),
+        })
+    }
+
+    /// What the last step guarantees against what it was made from.
+    pub(crate) fn step_bound(&self) -> Option<Bound> {
+        match (self.exact, self.size, &self.sensitivity) {
+            (true, ..) => Some(Bound::EXACT),
+            (false, Size::Guarantee { epsilon, delta, .. }, Some(facts)) => {
+                Some(Bound { epsilon, delta, radius: Some(facts.radius) })
+            }
+            _ => None,
+        }
+    }
+
+    /// The KL of the last step, by its certificate.
+    pub(crate) fn step_kl(&self) -> Option<f64> {
+        if self.exact {
+            return Some(0.0);
+        }
+        self.calibration.as_ref().map(|facts| facts.certificate.kl)
+    }
 }
 
 /// What calibration did, and what it reached.
@@ -116,6 +204,54 @@ impl Coreset {
         points.set_weights(&self.weights);
         Ok(points)
     }
+
+    /// The rows in the user's own units, row by row: one number for each coefficient but the intercept (text one-hot).
+    pub fn own_units(&self) -> Result<Vec<f64>> {
+        let features = &self.encoding.features;
+        let width = features.iter().map(Feature::width).sum::<usize>();
+        let mut x = vec![0.0; width * self.rows.len()];
+        let mut first = 0;
+        for (feature, column) in features.iter().zip(&self.rows.segment.columns) {
+            match (&feature.coding, column) {
+                (Coding::Levels { levels, .. }, Column::Text { codes, levels: own }) => {
+                    for (row, &code) in codes.iter().enumerate() {
+                        let level = own.get(code as usize).map(|level| levels.binary_search(level));
+                        if let Some(Ok(level)) = level {
+                            x[row * width + first + level] = 1.0;
+                        }
+                    }
+                }
+                (Coding::Number { .. } | Coding::Boolean, Column::Number(values)) => {
+                    values.iter().enumerate().for_each(|(row, value)| x[row * width + first] = *value);
+                }
+                _ => return Err(not_of_its_kind(&feature.column)),
+            }
+            first += feature.width();
+        }
+        Ok(x)
+    }
+
+    /// For each row, whether its label is the positive one.
+    pub fn labels(&self) -> Result<Vec<bool>> {
+        let label = &self.encoding.label;
+        match (&label.positive, self.rows.segment.columns.get(self.encoding.features.len())) {
+            (LabelValue::Number(positive), Some(Column::Number(values))) => {
+                Ok(values.iter().map(|value| value == positive).collect())
+            }
+            (LabelValue::Boolean(positive), Some(Column::Number(values))) => {
+                Ok(values.iter().map(|value| (*value != 0.0) == *positive).collect())
+            }
+            (LabelValue::Text(positive), Some(Column::Text { codes, levels })) => {
+                Ok(codes.iter().map(|&code| levels.get(code as usize) == Some(positive)).collect())
+            }
+            _ => Err(not_of_its_kind(&label.column)),
+        }
+    }
+}
+
+fn not_of_its_kind(column: &str) -> Error {
+    let what = "does not hold what its encoding says".to_string();
+    ErrorKind::Column { column: column.to_string(), what, help: None }.into()
 }
 
 /// Rows as points, with the weights that they came with.

@@ -26,6 +26,26 @@ pub struct Encoding {
     pub intercept: bool,
     /// The features.
     pub features: Vec<Feature>,
+    /// What becomes of levels that were not there when it was learnt.
+    #[serde(default, skip_serializing_if = "Unseen::is_error")]
+    pub unseen: Unseen,
+}
+
+/// What to do with a level of text that was not there when the encoding was learnt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unseen {
+    /// Stop, and say where it is.
+    #[default]
+    Error,
+    /// Take it for the reference level.
+    Reference,
+}
+
+impl Unseen {
+    fn is_error(&self) -> bool {
+        *self == Unseen::Error
+    }
 }
 
 /// The label column and its two values.
@@ -125,6 +145,19 @@ impl Encoding {
         intercept.into_iter().chain(features).collect()
     }
 
+    /// Center and scale of each coefficient's column: 0 and 1 but for standardised numbers.
+    pub fn transform(&self) -> (Vec<f64>, Vec<f64>) {
+        let mut centers_and_scales = vec![(0.0, 1.0); usize::from(self.intercept)];
+        for feature in &self.features {
+            let of_feature = match feature.coding {
+                Coding::Number { center, scale } => (center, scale),
+                _ => (0.0, 1.0),
+            };
+            centers_and_scales.extend(vec![of_feature; feature.width()]);
+        }
+        centers_and_scales.into_iter().unzip()
+    }
+
     /// Coefficients on the user's own scale: `β_j = θ_j / scale_j`, and the intercept that goes with them,
     /// `β_0 = θ_0 − Σ θ_j center_j / scale_j`. Without an intercept no column is centred, so none is needed.
     pub fn to_user_scale(&self, theta: &[f64]) -> Vec<f64> {
@@ -163,7 +196,7 @@ impl Encoding {
         let mut lane = usize::from(self.intercept);
         let mut inputs = Vec::with_capacity(self.features.len());
         for (feature, column) in self.features.iter().zip(&block.columns) {
-            inputs.push(Input::new(feature, column, lane)?);
+            inputs.push(Input::new(feature, self.unseen, block, column, lane)?);
             lane += feature.width();
         }
         let label = LabelInput::new(&self.label, &block.columns[self.features.len()])?;
@@ -204,7 +237,13 @@ enum Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    fn new(feature: &Feature, column: &'a Column, lane: usize) -> Result<Input<'a>> {
+    fn new(
+        feature: &Feature,
+        unseen: Unseen,
+        block: &Block,
+        column: &'a Column,
+        lane: usize,
+    ) -> Result<Input<'a>> {
         match (&feature.coding, column) {
             (Coding::Number { center, scale }, Column::Number(values)) => {
                 Ok(Input::Number { values, lane, center: *center, factor: 1.0 / scale })
@@ -215,10 +254,15 @@ impl<'a> Input<'a> {
             (Coding::Levels { reference, levels }, Column::Text { codes, levels: own }) => {
                 let lanes = own
                     .iter()
-                    .map(|level| match levels.binary_search(level) {
+                    .enumerate()
+                    .map(|(code, level)| match levels.binary_search(level) {
                         Ok(position) => Ok(Some(lane + position)),
-                        Err(_) if level == reference => Ok(None),
-                        Err(_) => Err(unseen_level(&feature.column, level)),
+                        Err(_) if level == reference || unseen == Unseen::Reference => Ok(None),
+                        // A dictionary may know more levels than its rows have.
+                        Err(_) => match codes.iter().position(|&own| own as usize == code) {
+                            Some(row) => Err(unseen_level(&feature.column, level, block.position(row))),
+                            None => Ok(None),
+                        },
                     })
                     .collect::<Result<Vec<_>>>()?;
                 Ok(Input::Levels { codes, lanes, first: lane, width: levels.len() })
@@ -233,13 +277,59 @@ impl<'a> Input<'a> {
     }
 }
 
-fn unseen_level(column: &str, level: &str) -> crate::error::Error {
+fn unseen_level(column: &str, level: &str, position: u64) -> crate::error::Error {
     ErrorKind::Column {
         column: column.to_string(),
-        what: format!("the level '{level}' was not there when the encoding was learnt"),
-        help: None,
+        what: format!(
+            "the level '{level}' in row {} was not there when the encoding was learnt",
+            position + 1
+        ),
+        help: Some(
+            "where there is such a flag, take it for the reference level with --unseen reference".to_string(),
+        ),
     }
     .into()
+}
+
+impl Label {
+    /// Refuses a block of rows with a label that is neither of the two values; [`Encoding::encoder`] takes all that is not
+    /// positive for negative. Data that an encoding was learnt from needs no such check, other data does.
+    pub fn check(&self, block: &Block, column: &Column) -> Result<()> {
+        let number = |value: &LabelValue| match value {
+            LabelValue::Number(number) => Some(*number),
+            LabelValue::Boolean(truth) => Some(f64::from(u8::from(*truth))),
+            LabelValue::Text(_) => None,
+        };
+        let unknown = match column {
+            Column::Number(values) => {
+                let known = [number(&self.negative), number(&self.positive)];
+                let row = values.iter().position(|value| !known.contains(&Some(*value)));
+                row.map(|row| (row, values[row].to_string()))
+            }
+            Column::Text { codes, levels } => {
+                let known = [&self.negative, &self.positive];
+                let is_known = |level: &String| {
+                    known.iter().any(|k| matches!(k, LabelValue::Text(text) if text == level))
+                };
+                let strangers: Vec<bool> = levels.iter().map(|level| !is_known(level)).collect();
+                let row =
+                    codes.iter().position(|code| strangers.get(*code as usize).copied().unwrap_or(true));
+                row.map(|row| (row, levels.get(codes[row] as usize).cloned().unwrap_or_default()))
+            }
+        };
+        match unknown {
+            None => Ok(()),
+            Some((row, value)) => Err(ErrorKind::Column {
+                column: self.column.clone(),
+                what: format!(
+                    "row {} has the label '{value}', which was not there when the encoding was learnt",
+                    block.position(row) + 1
+                ),
+                help: Some("name the data that the coreset was made of".to_string()),
+            }
+            .into()),
+        }
+    }
 }
 
 /// Where the signs `y` come from.
@@ -432,6 +522,7 @@ mod tests {
                     coding: Coding::Levels { reference: "B".into(), levels: vec!["A".into(), "C".into()] },
                 },
             ],
+            unseen: Unseen::Error,
         }
     }
 
@@ -495,7 +586,7 @@ mod tests {
         let error = other.encoder(&block(9)).err().expect("an error");
         assert_eq!(
             error.to_string(),
-            "column 'city': the level 'C' was not there when the encoding was learnt"
+            "column 'city': the level 'C' in row 1 was not there when the encoding was learnt"
         );
     }
 }

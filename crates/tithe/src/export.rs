@@ -4,7 +4,6 @@ use serde_json::json;
 
 use crate::coreset::Coreset;
 use crate::error::Result;
-use crate::files::transform;
 use crate::fit::coefficient_names;
 use crate::model::{Prior, Priors};
 
@@ -34,7 +33,7 @@ pub fn export(coreset: &Coreset, priors: &Priors, tool: Tool) -> Result<Vec<(&'s
 fn data(coreset: &Coreset, names: &[String]) -> Result<String> {
     let points = coreset.points()?;
     let dim = names.len();
-    let (center, scale) = transform(&coreset.encoding);
+    let (center, scale) = coreset.encoding.transform();
     let signs = signs(coreset)?;
     let x: Vec<Vec<f64>> =
         (0..points.len()).map(|n| points.row(n).iter().map(|z| z * signs[n] + 0.0).collect()).collect();

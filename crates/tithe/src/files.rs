@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, StringArray, UInt64Array};
-use arrow_schema::{Field as ArrowField, Schema};
+use arrow_schema::{ArrowError, Field as ArrowField, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, ZstdLevel};
@@ -22,8 +22,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use corrected::{write_corrected, write_resampled};
-pub(crate) use posterior::transform;
-pub use posterior::{prior_scale, read_posterior, write_posterior};
+pub use posterior::{
+    posterior_bytes, posterior_table, prior_scale, read_posterior, read_posterior_from, write_posterior,
+};
 pub use stan::write_stan_csv;
 pub use text::{RowFormat, RowWriter};
 
@@ -31,10 +32,12 @@ use crate::block::{Column, Field, Kind, RowSet, Segment};
 use crate::coreset::{Coreset, Provenance};
 use crate::encoding::Encoding;
 use crate::error::{Error, ErrorKind, Result};
-use crate::source::{Input, OpenOptions, open_inputs};
+use crate::source::{Input, OpenOptions, Source, open_inputs};
 
 /// The key of this program's metadata in a Parquet file.
 const KEY: &str = "tithe";
+/// What messages call what is not written to a file.
+const MEMORY: &str = "memory";
 /// The version of the metadata that this program writes, and the newest that it reads.
 const VERSION: u64 = 1;
 
@@ -121,6 +124,20 @@ const CORESET: &str = "coreset";
 ///
 /// The same coreset gives the same bytes.
 pub fn write_coreset(coreset: &Coreset, mut output: Output) -> Result<()> {
+    let written = write_coreset_to(coreset, output.file_mut());
+    written.map_err(|error| Error::io("write", &output.path, error))?;
+    output.commit()
+}
+
+/// The bytes of a coreset's file.
+pub fn coreset_bytes(coreset: &Coreset) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let written = write_coreset_to(coreset, &mut bytes);
+    written.map_err(|error| Error::io("write", MEMORY, error))?;
+    Ok(bytes)
+}
+
+fn write_coreset_to(coreset: &Coreset, file: impl Write + Send) -> std::io::Result<()> {
     let names: Vec<&str> = coreset.fields.iter().map(|field| field.name.as_str()).collect();
     let metadata = CoresetMetadata {
         file: CORESET.to_string(),
@@ -130,6 +147,17 @@ pub fn write_coreset(coreset: &Coreset, mut output: Output) -> Result<()> {
         encoding: coreset.encoding.clone(),
         provenance: coreset.provenance.clone(),
     };
+    write_table(coreset_columns(coreset, &metadata.weight_column, &metadata.row_column), &metadata, file)
+}
+
+/// The table of a coreset's file: the user's columns, the label, `weight` and `row`.
+pub fn coreset_table(coreset: &Coreset) -> Result<RecordBatch> {
+    let names: Vec<&str> = coreset.fields.iter().map(|field| field.name.as_str()).collect();
+    let columns = coreset_columns(coreset, &free_name("weight", &names), &free_name("row", &names));
+    table(columns).map_err(|error| Error::malformed(Path::new(MEMORY), error.to_string()))
+}
+
+fn coreset_columns(coreset: &Coreset, weight_column: &str, row_column: &str) -> Vec<(String, ArrayRef)> {
     let mut columns: Vec<(String, ArrayRef)> = coreset
         .fields
         .iter()
@@ -138,11 +166,43 @@ pub fn write_coreset(coreset: &Coreset, mut output: Output) -> Result<()> {
         .collect();
     let weights: ArrayRef = Arc::new(Float64Array::from(coreset.weights.clone()));
     let positions: ArrayRef = Arc::new(UInt64Array::from(coreset.rows.positions.clone()));
-    columns.push((metadata.weight_column.clone(), weights));
-    columns.push((metadata.row_column.clone(), positions));
-    let written = write_table(columns, &metadata, output.file.as_file_mut());
+    columns.push((weight_column.to_string(), weights));
+    columns.push((row_column.to_string(), positions));
+    columns
+}
+
+/// Writes rows as they came, missing values and all; [`read_rows`] gives them back to the bit.
+pub(crate) fn write_rows(fields: &[Field], rows: &Segment, mut output: Output) -> Result<()> {
+    let columns = fields.iter().zip(&rows.columns).map(|(field, column)| {
+        let array: ArrayRef = match column {
+            Column::Number(values) => Arc::new(Float64Array::new(values.clone(), None)),
+            text @ Column::Text { .. } => to_arrow(field, text),
+        };
+        (field.name.clone(), array)
+    });
+    let story = serde_json::json!({"file": "rows of a stream", "version": VERSION});
+    let written = write_table(columns.collect(), &story, output.file.as_file_mut());
     written.map_err(|error| Error::io("write", &output.path, error))?;
     output.commit()
+}
+
+/// Reads rows that [`write_rows`] wrote.
+pub(crate) fn read_rows(path: &Path) -> Result<Segment> {
+    let source = open_inputs(vec![Input::file(path)], &OpenOptions::default())?;
+    all_rows(&*source, &(0..source.fields().len()).collect::<Vec<_>>())
+}
+
+/// All rows of some columns.
+fn all_rows(source: &dyn Source, columns: &[usize]) -> Result<Segment> {
+    let mut parts = Vec::new();
+    let mut scan = source.scan(columns)?;
+    while let Some(unit) = scan.next_unit()? {
+        unit.decode(&mut |segment| {
+            parts.push(segment);
+            Ok(())
+        })?;
+    }
+    Ok(Segment::concat(parts))
 }
 
 /// `name`, or `tithe.name` where the user has a column of that name.
@@ -154,15 +214,22 @@ pub(crate) fn free_name(name: &str, taken: &[&str]) -> String {
     free
 }
 
+/// Named columns as one table.
+fn table(columns: Vec<(String, ArrayRef)>) -> std::result::Result<RecordBatch, ArrowError> {
+    let fields: Vec<ArrowField> = columns
+        .iter()
+        .map(|(name, array)| ArrowField::new(name, array.data_type().clone(), array.null_count() > 0))
+        .collect();
+    let arrays = columns.into_iter().map(|(_, array)| array).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+}
+
 fn write_table(
     columns: Vec<(String, ArrayRef)>,
     metadata: &impl Serialize,
-    file: &mut File,
+    file: impl Write + Send,
 ) -> std::io::Result<()> {
-    let fields: Vec<ArrowField> =
-        columns.iter().map(|(name, array)| ArrowField::new(name, array.data_type().clone(), false)).collect();
-    let arrays = columns.into_iter().map(|(_, array)| array).collect();
-    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(std::io::Error::other)?;
+    let batch = table(columns).map_err(std::io::Error::other)?;
     let story = serde_json::to_string(metadata)?;
     let properties = properties(Some((KEY, story)));
     let mut buffer = std::io::BufWriter::new(file);
@@ -220,14 +287,18 @@ pub struct Story {
 }
 
 /// Reads what a file says of itself, without its rows.
-pub fn read_story(path: &Path) -> Result<Story> {
+fn read_story(input: &Input) -> Result<Story> {
     let help = "`tithe build` makes coresets, `tithe fit` posteriors";
-    find_story(path)?.ok_or_else(|| wrong_file(path, "is no file of tithe's", help))
+    find_story_in(input)?.ok_or_else(|| wrong_file(input.path(), "is no file of tithe's", help))
 }
 
 /// What a file says of itself; `None` if it is none of this program's.
 pub fn find_story(path: &Path) -> Result<Option<Story>> {
-    let file = File::open(path).map_err(|error| Error::io("read", path, error))?;
+    find_story_in(&Input::file(path))
+}
+
+fn find_story_in(input: &Input) -> Result<Option<Story>> {
+    let (path, file) = (input.path(), input.open()?);
     // The reader is somebody else's and the bytes may be damaged: even if it panics, the file is none of ours.
     let reader = catch_unwind(|| ParquetRecordBatchReaderBuilder::try_new(file));
     let Ok(Ok(reader)) = reader else { return Ok(None) };
@@ -249,14 +320,20 @@ pub fn find_story(path: &Path) -> Result<Option<Story>> {
 
 /// Reads a coreset.
 pub fn read_coreset(path: &Path) -> Result<Coreset> {
-    let story = read_story(path)?;
+    read_coreset_from(&Input::file(path))
+}
+
+/// Reads a coreset from anything that has the bytes of its file.
+pub fn read_coreset_from(input: &Input) -> Result<Coreset> {
+    let path = input.path();
+    let story = read_story(input)?;
     if story.kind != CORESET {
         let what = format!("is a {}, not a coreset", story.kind);
         return Err(wrong_file(path, &what, "`tithe build` makes coresets"));
     }
     let metadata: CoresetMetadata = serde_json::from_value(story.json)
         .map_err(|error| wrong_file(path, &format!("has damaged metadata: {error}"), "build it again"))?;
-    let source = open_inputs(vec![Input::file(path)], &OpenOptions::default())?;
+    let source = open_inputs(vec![input.clone()], &OpenOptions::default())?;
     let find = |name: &str| {
         source
             .fields()
@@ -269,15 +346,7 @@ pub fn read_coreset(path: &Path) -> Result<Coreset> {
         .chain([metadata.encoding.label.column.as_str(), &metadata.weight_column, &metadata.row_column])
         .map(find)
         .collect::<Result<Vec<_>>>()?;
-    let mut parts = Vec::new();
-    let mut scan = source.scan(&columns)?;
-    while let Some(unit) = scan.next_unit()? {
-        unit.decode(&mut |segment| {
-            parts.push(segment);
-            Ok(())
-        })?;
-    }
-    let Segment { columns: mut values, len } = Segment::concat(parts);
+    let Segment { columns: mut values, len } = all_rows(&*source, &columns)?;
     let width = columns.len() - 2;
     let fields = columns[..width].iter().map(|&c| source.fields()[c].clone()).collect();
     let (Some(Column::Number(positions)), Some(Column::Number(weights))) = (values.pop(), values.pop())

@@ -32,6 +32,11 @@ impl Fingerprint {
         fingerprint
     }
 
+    /// A checksum of bytes, whose order matters: any single changed byte shows.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Fingerprint {
+        Fingerprint(fnv(bytes))
+    }
+
     /// Adds the fingerprint of other rows.
     pub fn merge(&mut self, other: Fingerprint) {
         self.0 = self.0.wrapping_add(other.0);
@@ -96,14 +101,19 @@ impl<'a> RowHasher<'a> {
 /// Black, Halevi, Krawczyk, Krovetz and Rogaway's NH; one multiplication of 32 bits, which every vector unit has.
 #[inline(always)]
 fn with(hash: u64, value: u64, key: u64) -> u64 {
-    let keyed = value ^ key;
-    hash.wrapping_add(value).wrapping_add((keyed & 0xffff_ffff) * (keyed >> 32))
+    let keyed = value.wrapping_add(key);
+    hash.wrapping_add(keyed).wrapping_add((keyed & 0xffff_ffff) * (keyed >> 32))
+}
+
+fn hash_of_text(text: &str) -> u64 {
+    fnv(text.as_bytes())
 }
 
 /// FNV-1a.
-fn hash_of_text(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 impl fmt::Display for Fingerprint {

@@ -1,6 +1,5 @@
 //! The driver of a fit: weighted rows and priors to draws on the user's own scale, with what they are worth.
 
-use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -11,14 +10,14 @@ use crate::diagnostics::{self, CoefficientSummary, Finding, Trouble};
 use crate::draws::Draws;
 use crate::encoding::{Encoding, Scratch};
 use crate::engine::{Engine, Missing, thread_pool};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::fingerprint::Fingerprint;
 use crate::mcmc::{self, Sampler};
-use crate::model::likelihood::{self, Curvature, CurvatureSums};
-use crate::model::posterior::laplace;
+use crate::model::likelihood;
 use crate::model::{Gaussian, LogDensity, Posterior, PriorChoice, Priors};
+use crate::newton::{full_mode_from_afar, least_margin};
 use crate::pass::Pass;
-use crate::points::{Lane, Points, Tile};
+use crate::points::Points;
 use crate::progress::{Event, Observer};
 use crate::rng::Seed;
 use crate::survey::{EncodingSettings, Learnt, survey};
@@ -216,42 +215,9 @@ fn full_data_laplace(
     encoding: &Encoding,
     priors: &Priors,
 ) -> Result<(Gaussian, f64, bool)> {
-    let dim = encoding.dim();
-    let shape_at = |theta: &[f64]| {
-        let shape = engine.run(&Shaping { encoding, theta })?;
-        Ok::<Shape, Error>(shape.unwrap_or_else(|| Shape::of_no_rows(dim)))
-    };
-    // Newton's method begins at 0; that pass also tells the smallest weight.
-    let origin = vec![0.0; dim];
-    let at_origin = shape_at(&origin)?;
-    let smallest_weight = at_origin.least_weight;
-    let first = RefCell::new(Some(at_origin.curvature));
-    let failure = RefCell::new(None);
-    let (peak, separated) = (Cell::new(f64::NEG_INFINITY), Cell::new(false));
-    let curvature = |theta: &[f64]| {
-        if let Some(curvature) = first.borrow_mut().take_if(|_| theta == origin) {
-            return curvature;
-        }
-        match shape_at(theta) {
-            Ok(shape) => {
-                let prior: f64 =
-                    priors.coefficients.iter().zip(theta).map(|(prior, &x)| prior.local(x).value).sum();
-                peak.set(peak.get().max(shape.curvature.value + prior));
-                separated.set(separated.get() || shape.least_margin > 0.0);
-                shape.curvature
-            }
-            Err(error) => {
-                // A value that is not finite ends the search.
-                *failure.borrow_mut() = Some(error);
-                Curvature { value: f64::NAN, ..Curvature::new(dim) }
-            }
-        }
-    };
-    let gaussian = laplace(priors, curvature, smallest_weight);
-    match failure.into_inner() {
-        Some(error) => Err(error),
-        None => Ok((gaussian?, peak.get(), separated.get())),
-    }
+    let (mode, separated) = full_mode_from_afar(engine, encoding, priors)?;
+    let peak = mode.likelihood.value + priors.log_density(&mode.theta);
+    Ok((Gaussian::of_mode(mode, priors)?, peak, separated))
 }
 
 /// From draws on the model's scale to a posterior on the user's.
@@ -357,66 +323,6 @@ impl Pass for Gathering<'_> {
     fn merge(&self, points: &mut Points, next: Points) {
         next.tiles().for_each(|tile| points.push_tile(&tile));
     }
-}
-
-/// The log-likelihood's value, gradient and curvature at one parameter.
-struct Shaping<'a> {
-    encoding: &'a Encoding,
-    theta: &'a [f64],
-}
-
-struct Shape {
-    curvature: Curvature,
-    least_weight: f64,
-    least_margin: f64,
-}
-
-impl Shape {
-    fn of_no_rows(dim: usize) -> Shape {
-        Shape { curvature: Curvature::new(dim), least_weight: f64::INFINITY, least_margin: f64::INFINITY }
-    }
-}
-
-impl Pass for Shaping<'_> {
-    const NAME: &'static str = "a Newton step";
-    type State = Shape;
-    type Worker = Scratch;
-
-    fn worker(&self) -> Scratch {
-        Scratch::new(self.encoding.dim())
-    }
-
-    fn visit(&self, scratch: &mut Scratch, block: &Block) -> Result<Shape> {
-        let encoder = self.encoding.encoder(block)?;
-        let dim = self.encoding.dim();
-        let mut sums = CurvatureSums::new(dim);
-        let mut shape = Shape::of_no_rows(dim);
-        for t in 0..encoder.tiles() {
-            let tile = encoder.tile(t, scratch);
-            sums.add_tile(&tile, self.theta);
-            shape.least_margin = shape.least_margin.min(least_margin(&tile, self.theta));
-            shape.least_weight = tile.w[..tile.len].iter().copied().fold(shape.least_weight, f64::min);
-        }
-        shape.curvature = sums.finish();
-        Ok(shape)
-    }
-
-    fn merge(&self, shape: &mut Shape, next: Shape) {
-        shape.curvature.merge(&next.curvature);
-        shape.least_weight = shape.least_weight.min(next.least_weight);
-        shape.least_margin = shape.least_margin.min(next.least_margin);
-    }
-}
-
-/// The least `z·θ` of a tile's rows: positive if `θ` puts all of them on the right side.
-fn least_margin(tile: &Tile<'_>, theta: &[f64]) -> f64 {
-    let mut margins = Lane::ZERO;
-    for (z, theta) in tile.z.iter().zip(theta) {
-        for (margin, z) in margins.iter_mut().zip(z.iter()) {
-            *margin += z * theta;
-        }
-    }
-    margins[..tile.len].iter().copied().fold(f64::INFINITY, f64::min)
 }
 
 /// A log-density's second-order expansion about its mode.

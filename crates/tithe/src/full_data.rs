@@ -6,15 +6,24 @@ use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::fingerprint::Fingerprint;
 use crate::pass::Pass;
-use crate::source::{Input, OpenOptions, open_inputs};
+use crate::source::{Input, OpenOptions, Source, open_inputs};
 use crate::table::{Roles, Table};
 
 /// Opens data whose columns an encoding knows: the same features in the same order, label and weight.
 pub fn open_as(encoding: &Encoding, inputs: Vec<Input>, options: &OpenOptions) -> Result<Table> {
+    open_with(encoding, options, |options| open_inputs(inputs.clone(), options))
+}
+
+/// The same for data that is not in files: `open` opens it, as often as it is asked.
+pub fn open_with(
+    encoding: &Encoding,
+    options: &OpenOptions,
+    open: impl Fn(&OpenOptions) -> Result<Box<dyn Source>>,
+) -> Result<Table> {
     let features = options.features.or(encoding.highest_index());
     let mut options = OpenOptions { features, ..options.clone() };
     // A first look tells which columns must be read as text for the encoding to understand them.
-    let looked = open_inputs(inputs.clone(), &options)?;
+    let looked = open(&options)?;
     let is_text = |column: &str| {
         encoding
             .features
@@ -32,7 +41,7 @@ pub fn open_as(encoding: &Encoding, inputs: Vec<Input>, options: &OpenOptions) -
         features: Some(encoding.features.iter().map(|feature| feature.column.clone()).collect()),
         exclude: Vec::new(),
     };
-    Table::new(open_inputs(inputs, &options)?, &roles)
+    Table::new(open(&options)?, &roles)
 }
 
 /// Rows and what tells them from others.
@@ -70,9 +79,12 @@ impl Identity {
 }
 
 /// The pass that recognises data, where no other pass does so on its way.
-struct Recognising;
+struct Recognising<'a> {
+    /// Whose labels the rows must have.
+    encoding: Option<&'a Encoding>,
+}
 
-impl Pass for Recognising {
+impl Pass for Recognising<'_> {
     const NAME: &'static str = "recognising the data";
     type State = Identity;
     type Worker = ();
@@ -80,6 +92,7 @@ impl Pass for Recognising {
     fn worker(&self) {}
 
     fn visit(&self, _worker: &mut (), block: &Block) -> Result<Identity> {
+        self.encoding.map_or(Ok(()), |encoding| check_labels(encoding, block))?;
         Ok(Identity::of(block))
     }
 
@@ -88,7 +101,23 @@ impl Pass for Recognising {
     }
 }
 
+/// Refuses rows whose label an encoding does not know.
+pub fn check_labels(encoding: &Encoding, block: &Block) -> Result<()> {
+    match block.columns.get(encoding.features.len()) {
+        Some(column) => encoding.label.check(block, column),
+        None => Ok(()),
+    }
+}
+
 /// What an engine's rows are: one pass.
 pub fn identity(engine: &impl Engine) -> Result<Identity> {
-    Ok(engine.run(&Recognising)?.unwrap_or_default())
+    Ok(engine.run(&Recognising { encoding: None })?.unwrap_or_default())
+}
+
+/// The same for rows whose labels must be those of an encoding.
+///
+/// # Errors
+/// If one is neither of the two.
+pub fn identity_as(engine: &impl Engine, encoding: &Encoding) -> Result<Identity> {
+    Ok(engine.run(&Recognising { encoding: Some(encoding) })?.unwrap_or_default())
 }

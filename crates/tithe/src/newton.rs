@@ -1,169 +1,412 @@
-//! The posterior mode under a normal prior by damped Newton steps; over the full data each is one pass.
+//! The full data's posterior mode: every look at the likelihood is one pass, so some rows are kept as guides that
+//! save most of them.
+//!
+//! A pilot chosen at random knows next to nothing of rare levels: its mode is then hundreds of standard deviations off, and
+//! nearly separated coefficients go on by one unit of `z·θ` a Newton step. So the first pass also keeps the rows that
+//! matter most where the pilot is blind. With their weights they make a likelihood `L̃`, and corrected to the full data's
+//! gradient and Hessian at the last look `θ_k`,
+//! `L̃(θ) + (∇L − ∇L̃)(θ − θ_k) + ½(θ − θ_k)ᵀ(∇²L − ∇²L̃)(θ − θ_k)`,
+//! one whose mode is the next place to look: second order exact, all higher orders from the guides (compare the surrogate
+//! likelihood of Jordan, Lee and Yang 2019).
 
 use faer::linalg::solvers::Solve;
-use faer::{Mat, Side};
+use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
+use faer::{Mat, Par, Side};
 
 use crate::block::Block;
+use crate::calibration::features::{LocalMap, slope_and_curvature};
+use crate::calibration::pool::Race;
 use crate::encoding::{Encoding, Scratch};
 use crate::engine::Engine;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::model::likelihood::{Curvature, CurvatureSums};
+use crate::model::mode::{EXACT, Likelihood, Mode, mode, mode_from_afar};
+use crate::model::{Prior, Priors};
 use crate::pass::Pass;
-use crate::points::Points;
+use crate::points::{Lane, Points, TILE, Tile};
+use crate::rng::{Purpose, Seed};
 
-/// The squared Newton decrement at which the mode is near enough: twice the nats by which a Gaussian there is off.
-/// One more step, which costs no pass, then squares what is left.
-const NEAR: f64 = 1e-6;
-/// The same where a step costs next to nothing: far below any KL that is told.
-const EXACT: f64 = 1e-14;
-const MOST_STEPS: usize = 100;
-/// A gain below this share of the log-posterior is lost in its rounding.
-const SHOWN: f64 = 1e-11;
-/// Where rounding stops the steps, this squared decrement is still a mode.
-const NEAR_ENOUGH: f64 = 1e-3;
+/// The squared decrement at which the full data's mode is near enough. A nearly separated coefficient's curvature changes
+/// over a thousandth of its standard deviation, and a certificate compares curvatures: hence so near.
+const NEAR: f64 = 1e-12;
+/// Beyond this squared decrement for each coefficient the correction must leave the guides' likelihood concave.
+const FAR: f64 = 1.0;
+/// The prior of a pilot, for a start: the standard deviation of what the largest value of a column adds to `z·θ`.
+const CAUTION: f64 = 1.0;
+/// A corrected likelihood need not have a mode; where it has one, a search needs fewer steps than this.
+const GUESSING_STEPS: usize = 30;
+/// The same for what a search over guides finds: it is only a place to look next.
+const GUESSED: f64 = 1e-14;
+/// Guides take no more than so many numbers.
+const MOST_NUMBERS: usize = 1 << 24;
+/// A pilot is blind where one of its rows, or the prior, has more than this share in what is known of a direction.
+const BLIND: f64 = 0.1;
 
-/// The pass: value, gradient and Hessian of the log-likelihood at one parameter.
-pub(crate) struct Curving<'a> {
-    pub encoding: &'a Encoding,
-    pub theta: &'a [f64],
+/// What a search for the full data's mode sets out from: a few weighted points that stand for all.
+#[derive(Clone, Copy)]
+pub(crate) enum Pilot<'a> {
+    /// Chosen without a look at what matters: what they seem to say of rare levels is taken with caution.
+    Random(&'a Points),
+    /// A coreset whose own mode should be near.
+    Calibrated(&'a Points),
 }
 
-impl Pass for Curving<'_> {
-    const NAME: &'static str = "a Newton step";
-    type State = Curvature;
-    type Worker = Scratch;
-
-    fn worker(&self) -> Scratch {
-        Scratch::new(self.encoding.dim())
-    }
-
-    fn visit(&self, scratch: &mut Scratch, block: &Block) -> Result<Curvature> {
-        let encoder = self.encoding.encoder(block)?;
-        let mut sums = CurvatureSums::new(self.encoding.dim());
-        for t in 0..encoder.tiles() {
-            sums.add_tile(&encoder.tile(t, scratch), self.theta);
-        }
-        Ok(sums.finish())
-    }
-
-    fn merge(&self, state: &mut Curvature, next: Curvature) {
-        state.merge(&next);
-    }
-}
-
-/// Where the Newton steps ended.
-pub(crate) struct Mode {
-    /// The last parameter at which the data was looked at.
-    pub theta: Vec<f64>,
-    /// The likelihood there.
-    pub likelihood: Curvature,
-    /// The negative log-posterior's Hessian there.
-    pub precision: Mat<f64>,
-    /// The mode: one more Newton step from `theta`.
-    pub mode: Vec<f64>,
-}
-
-/// Finds the mode of `L(θ) − ½ Σ prior_precision_i θ_i²` over all rows, from a pilot's.
+/// Finds the mode of all rows, and of the points of a `rest` that is not among them, from a pilot for both.
 pub(crate) fn full_mode(
     engine: &impl Engine,
     encoding: &Encoding,
+    rest: Option<&Points>,
     prior_precision: &[f64],
-    start: Vec<f64>,
+    pilot: Pilot<'_>,
+    seed: Seed,
 ) -> Result<Mode> {
-    let look = |theta: &[f64]| {
-        let curvature = engine.run(&Curving { encoding, theta })?;
-        Ok(curvature.unwrap_or_else(|| Curvature::new(theta.len())))
+    let priors = normal(prior_precision);
+    let (pilot, precision) = match pilot {
+        Pilot::Random(points) => (points, cautious(points, prior_precision)),
+        Pilot::Calibrated(points) => (points, prior_precision.to_vec()),
     };
-    mode(look, prior_precision, start, NEAR)
+    let start = mode_of_points(pilot, &precision, vec![0.0; pilot.dim()])?;
+    let guides = Guides::wanted(pilot, &start, prior_precision, seed)?;
+    let mut data = FullData { guides, rest, ..FullData::new(engine, encoding, &priors) };
+    mode(&mut data, &priors, start.mode, NEAR)
+}
+
+/// Value, gradient and Hessian of all rows' log-likelihood at a parameter.
+pub(crate) fn full_curvature(engine: &impl Engine, encoding: &Encoding, theta: &[f64]) -> Result<Curvature> {
+    let look = engine.run(&Looking { encoding, theta, margins: false, guides: None })?;
+    Ok(look.map_or_else(|| Curvature::new(theta.len()), |look| look.curvature))
+}
+
+/// Finds the full data's mode under any priors, and tells whether the rows are separated.
+pub(crate) fn full_mode_from_afar(
+    engine: &impl Engine,
+    encoding: &Encoding,
+    priors: &Priors,
+) -> Result<(Mode, bool)> {
+    let mut data = FullData { margins: true, ..FullData::new(engine, encoding, priors) };
+    let mode = mode_from_afar(&mut data, priors, NEAR)?;
+    Ok((mode, data.separated))
 }
 
 /// Finds the mode of a few points, to the last digits.
-pub(crate) fn mode_of_points(points: &Points, prior_precision: &[f64], start: Vec<f64>) -> Result<Mode> {
-    mode(|theta| Ok(Curvature::of_points(points, theta)), prior_precision, start, EXACT)
+pub(crate) fn mode_of_points(mut points: &Points, prior_precision: &[f64], start: Vec<f64>) -> Result<Mode> {
+    mode(&mut points, &normal(prior_precision), start, EXACT)
 }
 
-/// Damped Newton steps until the squared decrement is `near`.
-fn mode(
-    mut look: impl FnMut(&[f64]) -> Result<Curvature>,
-    prior_precision: &[f64],
-    start: Vec<f64>,
-    near: f64,
-) -> Result<Mode> {
-    let mut theta = start;
-    let mut here = Local::new(look(&theta)?, prior_precision, &theta);
-    let mut last = f64::INFINITY;
-    for _ in 0..MOST_STEPS {
-        let step = here.step()?;
-        let decrement: f64 = step.iter().zip(&here.gradient).map(|(step, gradient)| step * gradient).sum();
-        let ahead = |length: f64| -> Vec<f64> {
-            theta.iter().zip(&step).map(|(theta, step)| theta + length * step).collect()
-        };
-        let shown = decrement > SHOWN * here.value.abs();
-        let stuck = !shown && decrement > 0.5 * last && decrement <= NEAR_ENOUGH;
-        last = decrement;
-        if decrement <= near || stuck {
-            let mode = ahead(1.0);
-            return Ok(Mode { theta, likelihood: here.likelihood, precision: here.precision, mode });
+/// A prior's precision, and where that is more one by which no value of a column adds much to `z·θ`: a few rows that seem
+/// separated are no reason to start far out.
+fn cautious(pilot: &Points, prior_precision: &[f64]) -> Vec<f64> {
+    let mut precision = prior_precision.to_vec();
+    for tile in pilot.tiles() {
+        for (precision, lane) in precision.iter_mut().zip(tile.z) {
+            let largest = lane.iter().fold(0.0, |largest: f64, z| largest.max(z.abs()));
+            *precision = precision.max((largest / CAUTION).powi(2));
         }
-        // A full step nearly always gains; where it does not, a shorter one does. Rounding hides a smaller gain.
-        let noise = 1e-13 * here.value.abs();
-        let mut length = 1.0;
-        let (next, there) = loop {
-            let next = ahead(length);
-            let there = Local::new(look(&next)?, prior_precision, &next);
-            // So near to the mode that the value cannot show the gain, a Newton step is right.
-            if !shown || there.value >= here.value + 1e-4 * length * decrement - noise {
-                break (next, there);
-            }
-            if length * decrement < noise {
-                return Err(no_mode(decrement));
-            }
-            length *= 0.25;
-        };
-        (theta, here) = (next, there);
     }
-    Err(no_mode(f64::NAN))
+    precision
 }
 
-/// The log-posterior's local form.
-struct Local {
-    value: f64,
-    gradient: Vec<f64>,
-    precision: Mat<f64>,
-    likelihood: Curvature,
+fn normal(precision: &[f64]) -> Priors {
+    Priors { coefficients: precision.iter().map(|p| Prior::Normal { scale: p.sqrt().recip() }).collect() }
 }
 
-impl Local {
-    fn new(likelihood: Curvature, prior_precision: &[f64], theta: &[f64]) -> Local {
-        let dim = theta.len();
-        let prior = |i: usize| prior_precision[i] * theta[i];
-        let value = likelihood.value - 0.5 * (0..dim).map(|i| prior(i) * theta[i]).sum::<f64>();
-        let gradient = (0..dim).map(|i| likelihood.gradient[i] - prior(i)).collect();
-        let mut precision = Mat::from_fn(dim, dim, |i, j| likelihood.entry(i, j));
+/// The pass: value, gradient and Hessian of the log-likelihood at one parameter, and what else is asked for.
+struct Looking<'a> {
+    encoding: &'a Encoding,
+    theta: &'a [f64],
+    margins: bool,
+    guides: Option<&'a Guides>,
+}
+
+/// What the pass saw, for some blocks.
+struct Look {
+    curvature: Curvature,
+    least_weight: f64,
+    least_margin: f64,
+    race: Option<Race>,
+}
+
+impl Look {
+    fn new(dim: usize) -> Look {
+        let least = f64::INFINITY;
+        Look { curvature: Curvature::new(dim), least_weight: least, least_margin: least, race: None }
+    }
+}
+
+impl Pass for Looking<'_> {
+    const NAME: &'static str = "a Newton step";
+    type State = Look;
+    type Worker = (Scratch, Vec<Lane>);
+
+    fn worker(&self) -> (Scratch, Vec<Lane>) {
+        (Scratch::new(self.encoding.dim()), vec![Lane::ZERO; self.encoding.dim()])
+    }
+
+    fn visit(&self, (scratch, directions): &mut (Scratch, Vec<Lane>), block: &Block) -> Result<Look> {
+        let encoder = self.encoding.encoder(block)?;
+        let mut look = Look::new(self.encoding.dim());
+        let mut sums = CurvatureSums::new(self.encoding.dim());
+        look.race = self.guides.map(Guides::race);
+        let mut rng = self.guides.map(|guides| guides.seed.stream(Purpose::Guides, block.index));
+        for t in 0..encoder.tiles() {
+            let tile = encoder.tile(t, scratch);
+            sums.add_tile(&tile, self.theta);
+            if let (Some(guides), Some(race), Some(rng)) = (self.guides, &mut look.race, &mut rng) {
+                let norms = guides.map.norms(&tile, directions);
+                race.enter(&tile, &Lane::ZERO, &norms, |r| block.position(t * TILE + r), rng);
+            }
+            if self.margins {
+                look.least_margin = look.least_margin.min(least_margin(&tile, self.theta));
+                look.least_weight = tile.w[..tile.len].iter().copied().fold(look.least_weight, f64::min);
+            }
+        }
+        look.curvature = sums.finish();
+        Ok(look)
+    }
+
+    fn merge(&self, look: &mut Look, next: Look) {
+        look.curvature.merge(&next.curvature);
+        look.least_weight = look.least_weight.min(next.least_weight);
+        look.least_margin = look.least_margin.min(next.least_margin);
+        if let (Some(race), Some(next)) = (&mut look.race, next.race) {
+            race.merge(next);
+        }
+    }
+}
+
+/// The least `z·θ` of a tile's rows: positive if `θ` puts all of them on the right side.
+pub(crate) fn least_margin(tile: &Tile<'_>, theta: &[f64]) -> f64 {
+    let mut margins = Lane::ZERO;
+    for (z, theta) in tile.z.iter().zip(theta) {
+        for (margin, z) in margins.iter_mut().zip(z.iter()) {
+            *margin += z * theta;
+        }
+    }
+    margins[..tile.len].iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+/// How rows become guides: raced by the size of their local features in the pilot's eyes, which is enormous where it is blind.
+struct Guides {
+    map: LocalMap,
+    capacity: usize,
+    /// Of all rows' norms, roughly.
+    total: f64,
+    seed: Seed,
+}
+
+impl Guides {
+    /// Guides where the pilot is blind somewhere; none where Newton's method will do.
+    fn wanted(pilot: &Points, start: &Mode, prior_precision: &[f64], seed: Seed) -> Result<Option<Guides>> {
+        let dim = pilot.dim();
+        let weights = pilot.weights();
+        let at_mode = LocalMap::new(start.theta.clone(), start.precision.as_ref())?.features(pilot);
+        let by_a_row = at_mode.leverages().iter().zip(&weights).any(|(share, w)| share * w > BLIND);
+        let by_the_prior = start.precision.llt(Side::Lower).is_ok_and(|factor| {
+            let covariance = factor.solve(Mat::<f64>::identity(dim, dim));
+            (0..dim).any(|i| covariance[(i, i)] * prior_precision[i] > BLIND)
+        });
+        if !(by_a_row || by_the_prior) {
+            return Ok(None);
+        }
+        // At 0, where rows count whatever their label is: near a mode, those of nearly separated levels hardly do.
+        let origin = Curvature::of_points(pilot, &vec![0.0; dim]);
+        let precision =
+            Mat::from_fn(dim, dim, |i, j| origin.entry(i, j) + if i == j { prior_precision[i] } else { 0.0 });
+        let map = LocalMap::new(vec![0.0; dim], precision.as_ref())?;
+        let features = map.features(pilot);
+        let total = features.norms_squared().iter().zip(&weights).map(|(square, w)| w * square.sqrt()).sum();
+        let capacity = (30 * dim).max(4000).min((MOST_NUMBERS / dim.max(1)).max(1000));
+        Ok(Some(Guides { map, capacity, total, seed }))
+    }
+
+    fn race(&self) -> Race {
+        // No row runs by share here.
+        Race::with_totals(self.capacity, 1.0, self.total)
+    }
+
+    /// The rows that won, with the weights that make them stand for all.
+    fn points(&self, race: Race) -> Points {
+        let pool = race.finish();
+        let mut points = pool.points();
+        points.set_weights(&pool.reference_weights(pool.len()));
+        points
+    }
+}
+
+/// All rows of an engine.
+struct FullData<'a, E> {
+    engine: &'a E,
+    encoding: &'a Encoding,
+    priors: &'a Priors,
+    /// Whether margins and weights are looked at.
+    margins: bool,
+    least_weight: f64,
+    separated: bool,
+    /// Points that count beside the rows.
+    rest: Option<&'a Points>,
+    /// The guides that the first look should find.
+    guides: Option<Guides>,
+    /// Those found.
+    guiding: Option<Points>,
+}
+
+impl<'a, E: Engine> FullData<'a, E> {
+    fn new(engine: &'a E, encoding: &'a Encoding, priors: &'a Priors) -> FullData<'a, E> {
+        FullData {
+            engine,
+            encoding,
+            priors,
+            margins: false,
+            least_weight: 0.0,
+            separated: false,
+            rest: None,
+            guides: None,
+            guiding: None,
+        }
+    }
+}
+
+impl<E: Engine> Likelihood for FullData<'_, E> {
+    fn look(&mut self, theta: &[f64]) -> Result<Curvature> {
+        let guides = self.guides.take();
+        let pass = Looking { encoding: self.encoding, theta, margins: self.margins, guides: guides.as_ref() };
+        let mut look = self.engine.run(&pass)?.unwrap_or_else(|| Look::new(theta.len()));
+        if self.margins {
+            self.least_weight = look.least_weight;
+            self.separated |= look.least_margin > 0.0;
+        }
+        if let (Some(guides), Some(race)) = (guides, look.race) {
+            let mut guiding = guides.points(race);
+            self.rest.iter().flat_map(|rest| rest.tiles()).for_each(|tile| guiding.push_tile(&tile));
+            self.guiding = Some(guiding);
+        }
+        if let Some(rest) = self.rest {
+            look.curvature.merge(&Curvature::of_points(rest, theta));
+        }
+        Ok(look.curvature)
+    }
+
+    fn least_weight(&self) -> f64 {
+        self.least_weight
+    }
+
+    fn guess(&mut self, theta: &[f64], seen: &Curvature, decrement: f64) -> Option<Vec<f64>> {
+        let guides = self.guiding.as_ref()?;
+        let search = |far: bool| {
+            let mut guided = Guided::new(guides, theta, seen)?;
+            if far {
+                guided.keep_concave()?;
+            }
+            mode(&mut guided, self.priors, theta.to_vec(), GUESSED).ok().map(|mode| mode.mode)
+        };
+        let near = if decrement <= FAR * theta.len() as f64 { search(false) } else { None };
+        near.or_else(|| search(true))
+    }
+}
+
+/// The guides' log-likelihood, corrected to the full data's gradient and Hessian at one parameter.
+struct Guided<'a> {
+    guides: Points,
+    theta: &'a [f64],
+    /// Their own sums there.
+    own: Curvature,
+    /// What these lack.
+    lacking: Curvature,
+}
+
+impl<'a> Guided<'a> {
+    fn new(guides: &Points, theta: &'a [f64], seen: &Curvature) -> Option<Guided<'a>> {
+        let guides = reweighed(guides, theta, seen)?;
+        let own = Curvature::of_points(&guides, theta);
+        let minus = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a - b).collect();
+        let lacking = Curvature {
+            value: 0.0,
+            gradient: minus(&seen.gradient, &own.gradient),
+            hessian: minus(&seen.hessian, &own.hessian),
+            misfit: 0.0,
+        };
+        Some(Guided { guides, theta, own, lacking })
+    }
+
+    /// Of the Hessian that the guides lack, keeps what adds curvature: where they have too much of it, they keep it.
+    fn keep_concave(&mut self) -> Option<()> {
+        let dim = self.theta.len();
+        // In directions whitened by the mean of both Hessians.
+        let mut both = Mat::from_fn(dim, dim, |i, j| self.own.entry(i, j) + 0.5 * self.lacking.entry(i, j));
+        add_ridge(&mut both);
+        let lower = both.llt(Side::Lower).ok()?;
+        let mut half = Mat::from_fn(dim, dim, |i, j| self.lacking.entry(i, j));
+        solve_lower_triangular_in_place(lower.L(), half.as_mut(), Par::Seq);
+        let mut whitened = half.transpose().to_owned();
+        solve_lower_triangular_in_place(lower.L(), whitened.as_mut(), Par::Seq);
+        let eigen = whitened.self_adjoint_eigen(Side::Lower).ok()?;
+        let directions = lower.L() * eigen.U();
+        let scaled = Mat::from_fn(dim, dim, |i, j| directions[(i, j)] * eigen.S()[j].max(0.0));
+        let kept = scaled * directions.transpose();
         for i in 0..dim {
-            precision[(i, i)] += prior_precision[i];
+            for j in 0..=i {
+                self.lacking.hessian[i * dim + j] = kept[(i, j)];
+            }
         }
-        Local { value, gradient, precision, likelihood }
-    }
-
-    /// The Newton step `H⁻¹ ∇`.
-    fn step(&self) -> Result<Vec<f64>> {
-        let factor = self.precision.llt(Side::Lower).map_err(|_| no_mode(f64::NAN))?;
-        let gradient = Mat::from_fn(self.gradient.len(), 1, |i, _| self.gradient[i]);
-        let step = factor.solve(&gradient);
-        Ok((0..self.gradient.len()).map(|i| step[(i, 0)]).collect())
+        Some(())
     }
 }
 
-fn no_mode(decrement: f64) -> Error {
-    ErrorKind::Numerical {
-        what: format!("the posterior mode was not found (Newton decrement {decrement:e})"),
-        help: Some(
-            "look for columns of wildly different size or nearly equal to each other, or use --method sensitivity"
-                .to_string(),
-        ),
+/// The guides with weights changed as little as gives them the full data's gradient. The likelihood of a nearly separated
+/// level is `Σ w e^{−s}`, so its gradient tells how much it weighs at any distance, as no correction by a polynomial could.
+fn reweighed(guides: &Points, theta: &[f64], seen: &Curvature) -> Option<Points> {
+    let dim = theta.len();
+    let weights = guides.weights();
+    // Columns √w σ z, so that the change of the gradient by a tilt λ, Σ w σ² z zᵀ λ, is a product.
+    let mut pulls = Mat::zeros(dim, weights.len());
+    let mut lacking = Mat::from_fn(dim, 1, |i, _| seen.gradient[i]);
+    for (m, weight) in weights.iter().enumerate() {
+        let z = guides.row(m);
+        let margin: f64 = z.iter().zip(theta).map(|(z, theta)| z * theta).sum();
+        let pull = -slope_and_curvature(margin).0;
+        for i in 0..dim {
+            pulls[(i, m)] = weight.sqrt() * pull * z[i];
+            lacking[(i, 0)] -= weight * pull * z[i];
+        }
     }
-    .into()
+    let mut system = &pulls * pulls.transpose();
+    add_ridge(&mut system);
+    let tilt = system.llt(Side::Lower).ok()?.solve(lacking);
+    let changes = pulls.transpose() * tilt;
+    let new =
+        weights.iter().enumerate().map(|(m, w)| w * (1.0 + changes[(m, 0)] / w.sqrt()).clamp(0.1, 10.0));
+    let mut guides = guides.clone();
+    guides.set_weights(&new.collect::<Vec<_>>());
+    Some(guides)
+}
+
+/// Makes a matrix that may be singular positive definite.
+fn add_ridge(matrix: &mut Mat<f64>) {
+    for i in 0..matrix.nrows() {
+        matrix[(i, i)] = matrix[(i, i)] * (1.0 + 1e-10) + 1e-10;
+    }
+}
+
+impl Likelihood for Guided<'_> {
+    fn look(&mut self, theta: &[f64]) -> Result<Curvature> {
+        let mut look = Curvature::of_points(&self.guides, theta);
+        let way: Vec<f64> = theta.iter().zip(self.theta).map(|(there, here)| there - here).collect();
+        for i in 0..way.len() {
+            let bend: f64 = way.iter().enumerate().map(|(j, way)| self.lacking.entry(i, j) * way).sum();
+            look.value += way[i] * (self.lacking.gradient[i] - 0.5 * bend);
+            look.gradient[i] += self.lacking.gradient[i] - bend;
+        }
+        look.hessian.iter_mut().zip(&self.lacking.hessian).for_each(|(sum, lacking)| *sum += lacking);
+        Ok(look)
+    }
+
+    fn least_weight(&self) -> f64 {
+        0.0
+    }
+
+    fn most_steps(&self) -> usize {
+        GUESSING_STEPS
+    }
 }
 
 #[cfg(test)]

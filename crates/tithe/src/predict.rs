@@ -8,6 +8,7 @@ use arrow_schema::{DataType, Field as ArrowField, Schema, SchemaRef};
 use rayon::prelude::*;
 
 use crate::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE, Segment, TextBuilder};
+pub use crate::encoding::Unseen;
 use crate::encoding::{Coding, Encoding, LabelValue, Scratch};
 use crate::engine::thread_pool;
 use crate::error::{Error, ErrorKind, Result};
@@ -17,16 +18,6 @@ use crate::math::{softplus_and_slope, vectorized};
 use crate::points::{Lane, TILE, Tile};
 use crate::progress::{Event, Observer};
 use crate::source::{Input, OpenOptions, Source, open_inputs};
-
-/// What to do with a level of text that was not there when the encoding was learnt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unseen {
-    /// Stop, and say where it is.
-    #[default]
-    Error,
-    /// Take it for the reference level.
-    Reference,
-}
 
 /// How to predict.
 #[derive(Clone, Copy, Debug)]
@@ -87,9 +78,56 @@ pub fn predict(
     let pool = thread_pool(settings.threads)?;
     let plan = Plan::new(&fit.encoding, inputs, options, format, observer)?;
     let mut writer = RowWriter::new(output, format, &plan.schema, None)?;
-    observer.event(Event::PassStarted { name: "predicting", rows: plan.source.rows() });
-    let mut scan = plan.source.scan(&plan.columns)?;
     let (mut rows, mut sum) = (0, 0.0);
+    read_all(&*plan.source, &plan.columns, observer, |segment, place| {
+        let block = block(&fit.encoding, &plan.features, segment, settings.unseen, place)?;
+        let predictions = pool.install(|| draws.predict(&fit.encoding, &block))?;
+        writer.write(&plan.batch(segment, &predictions, place)?)?;
+        sum += predictions.iter().map(|prediction| prediction.mean).sum::<f64>();
+        rows += segment.len as u64;
+        Ok(())
+    })?;
+    writer.finish()?;
+    Ok(Predicted { rows, added: plan.added, mean: sum / rows as f64 })
+}
+
+/// The probability of the positive class for every row of data that need not be in files: `open` opens it, as often as
+/// it is asked.
+pub fn probabilities(
+    fit: &Fit,
+    options: &OpenOptions,
+    open: impl Fn(&OpenOptions) -> Result<Box<dyn Source>>,
+    settings: &PredictSettings,
+    observer: &dyn Observer,
+) -> Result<Vec<Prediction>> {
+    let encoding = &fit.encoding;
+    let draws = ModelDraws::new(fit, settings.interval)?;
+    let pool = thread_pool(settings.threads)?;
+    let mut options =
+        OpenOptions { features: options.features.or(encoding.highest_index()), ..options.clone() };
+    options.text.extend(text_features(encoding, open(&options)?.fields())?);
+    let source = open(&options)?;
+    let place = |name: &str| source.fields().iter().position(|field| field.name == name).unwrap_or_default();
+    let columns: Vec<usize> = encoding.features.iter().map(|feature| place(&feature.column)).collect();
+    let features: Vec<usize> = (0..columns.len()).collect();
+    let mut all = Vec::new();
+    read_all(&*source, &columns, observer, |segment, place| {
+        let block = block(encoding, &features, segment, settings.unseen, place)?;
+        all.extend(pool.install(|| draws.predict(encoding, &block))?);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// Hands over all rows of a source, in order.
+fn read_all(
+    source: &dyn Source,
+    columns: &[usize],
+    observer: &dyn Observer,
+    mut visit: impl FnMut(&Segment, &Place) -> Result<()>,
+) -> Result<()> {
+    observer.event(Event::PassStarted { name: "predicting", rows: source.rows() });
+    let mut scan = source.scan(columns)?;
     let mut place = Place::default();
     while let Some(unit) = scan.next_unit()? {
         place.enter(unit.file());
@@ -98,22 +136,31 @@ pub fn predict(
             if observer.cancelled() {
                 return Err(ErrorKind::Cancelled.into());
             }
-            let len = segment.len;
-            let block = plan.block(&fit.encoding, &segment, settings.unseen, &place)?;
-            let predictions = pool.install(|| draws.predict(&fit.encoding, &block))?;
-            writer.write(&plan.batch(&segment, &predictions, &place)?)?;
-            sum += predictions.iter().map(|prediction| prediction.mean).sum::<f64>();
-            rows += len as u64;
-            place.row += len as u64;
-            observer.event(Event::RowsDone(len as u64));
+            visit(&segment, &place)?;
+            place.row += segment.len as u64;
+            observer.event(Event::RowsDone(segment.len as u64));
             Ok(())
         });
         // A reader counts rows from where its unit began; what is found here is already counted from the file's start.
         decoded.map_err(|error| if place.is_ours(&error) { error } else { error.moved_down(start) })?;
     }
     observer.event(Event::PassFinished);
-    writer.finish()?;
-    Ok(Predicted { rows, added: plan.added, mean: sum / rows as f64 })
+    Ok(())
+}
+
+/// The features that must be read as text for the encoding to understand them.
+fn text_features(encoding: &Encoding, fields: &[Field]) -> Result<Vec<String>> {
+    let mut text = Vec::new();
+    for feature in &encoding.features {
+        let field = fields.iter().find(|field| field.name == feature.column).ok_or_else(|| {
+            let names = fields.iter().map(|field| field.name.as_str());
+            Error::unknown_column("to use as a feature", &feature.column, names)
+        })?;
+        if matches!(feature.coding, Coding::Levels { .. }) && field.kind != Kind::Text {
+            text.push(field.name.clone());
+        }
+    }
+    Ok(text)
 }
 
 /// Where in the input we are.
@@ -178,18 +225,7 @@ impl Plan {
         // A first look tells the columns; those that are only copied are then read as text, which keeps every digit.
         let fields = open_inputs(inputs.clone(), &options)?.fields().to_vec();
         let mut text = options.text.clone();
-        for feature in &encoding.features {
-            let field = fields.iter().find(|field| field.name == feature.column).ok_or_else(|| {
-                Error::unknown_column(
-                    "to use as a feature",
-                    &feature.column,
-                    fields.iter().map(|f| f.name.as_str()),
-                )
-            })?;
-            if matches!(feature.coding, Coding::Levels { .. }) && field.kind != Kind::Text {
-                text.push(field.name.clone());
-            }
-        }
+        text.extend(text_features(encoding, &fields)?);
         let is_feature = |field: &Field| encoding.features.iter().any(|f| f.column == field.name);
         for field in fields.iter().filter(|field| !is_feature(field)) {
             if field.kind == Kind::Number || field.data_type.is_temporal() {
@@ -225,26 +261,6 @@ impl Plan {
         Ok(Plan { columns, features, copied, added, schema: Arc::new(Schema::new(schema)), source })
     }
 
-    /// The features of a segment as a block, all labelled positive, so that its points are the rows themselves.
-    fn block(&self, encoding: &Encoding, segment: &Segment, unseen: Unseen, place: &Place) -> Result<Block> {
-        let mut columns = Vec::with_capacity(self.features.len() + 1);
-        for (feature, &at) in encoding.features.iter().zip(&self.features) {
-            columns.push(usable(&feature.column, &feature.coding, &segment.columns[at], unseen, place)?);
-        }
-        columns.push(match &encoding.label.positive {
-            LabelValue::Number(value) => Column::Number(vec![*value; segment.len].into()),
-            LabelValue::Boolean(value) => {
-                Column::Number(vec![f64::from(u8::from(*value)); segment.len].into())
-            }
-            LabelValue::Text(value) => {
-                let mut label = TextBuilder::default();
-                (0..segment.len).for_each(|_| label.push(Some(value)));
-                label.finish()
-            }
-        });
-        Ok(Block::new(0, 0, Segment { columns, len: segment.len }))
-    }
-
     /// The user's columns with the predictions.
     fn batch(&self, segment: &Segment, predictions: &[Prediction], place: &Place) -> Result<RecordBatch> {
         let mut arrays = self
@@ -260,6 +276,30 @@ impl Plan {
         RecordBatch::try_new(self.schema.clone(), arrays)
             .map_err(|error| Error::malformed(&place.file, error.to_string()))
     }
+}
+
+/// The features of a segment as a block, all labelled positive, so that its points are the rows themselves.
+fn block(
+    encoding: &Encoding,
+    features: &[usize],
+    segment: &Segment,
+    unseen: Unseen,
+    place: &Place,
+) -> Result<Block> {
+    let mut columns = Vec::with_capacity(features.len() + 1);
+    for (feature, &at) in encoding.features.iter().zip(features) {
+        columns.push(usable(&feature.column, &feature.coding, &segment.columns[at], unseen, place)?);
+    }
+    columns.push(match &encoding.label.positive {
+        LabelValue::Number(value) => Column::Number(vec![*value; segment.len].into()),
+        LabelValue::Boolean(value) => Column::Number(vec![f64::from(u8::from(*value)); segment.len].into()),
+        LabelValue::Text(value) => {
+            let mut label = TextBuilder::default();
+            (0..segment.len).for_each(|_| label.push(Some(value)));
+            label.finish()
+        }
+    });
+    Ok(Block::new(0, 0, Segment { columns, len: segment.len }))
 }
 
 /// The type that a copied column is written in: the user's own, or text in a file of text.

@@ -12,7 +12,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::clustering::{Centers, Few, Groups, LANES, Nearest, squared_distance};
+use crate::clustering::{Centers, Few, Groups, LANES, squared_distance};
 use crate::math::{exp_nonpositive, vectorized};
 use crate::points::{Lane, Tile};
 
@@ -52,7 +52,7 @@ impl Radius {
 /// All that the bound depends on but the row.
 #[derive(Clone, Debug)]
 pub struct Bound {
-    nearest: Nearest,
+    centers: Centers,
     groups: Groups,
     /// The points that stand for the groups.
     anchors: Centers,
@@ -70,12 +70,11 @@ impl Bound {
         theta_star: Option<Vec<f64>>,
         rule: CenterRule,
     ) -> Bound {
-        let nearest = Nearest::new(&centers);
         let anchors = match rule {
             CenterRule::Exact => Centers::new(centers.dim(), groups.mean.clone()),
-            CenterRule::Quick => centers,
+            CenterRule::Quick => centers.clone(),
         };
-        Bound { nearest, groups, anchors, radius, theta_star, rule }
+        Bound { centers, groups, anchors, radius, theta_star, rule }
     }
 
     /// The groups that the bound was made from.
@@ -104,7 +103,7 @@ impl Bound {
     #[inline(always)]
     fn few_shares(&self, tile: &Tile<'_>, c: usize) -> Few {
         let w = &tile.w.as_chunks::<LANES>().0[c];
-        let group = self.nearest.assign(tile, c).group;
+        let (group, _) = self.centers.nearest(tile, c);
 
         // The mass of each row's own group without it, and by how much that moves its mean away.
         let mut own_mass = [0.0; LANES];

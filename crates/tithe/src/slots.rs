@@ -98,11 +98,20 @@ impl Racer {
             // A slot's luck goes by its number alone: no thread's earlier blocks have a say in it.
             let (waits, places) = (Lots::new(rng), Lots::new(rng));
             for (first, best) in (0..).step_by(GANG).zip(self.best.chunks_mut(GANG)) {
-                let mut wait = [0.0; GANG];
-                vectorized(
+                let mut wait = [1.0; GANG];
+                let hopeful = vectorized(
                     #[inline(always)]
-                    || (first..).zip(&mut wait).for_each(|(slot, wait)| *wait = waits.unit(slot)),
+                    || {
+                        let slots = wait.iter_mut().zip(first..).zip(&*best);
+                        slots.fold(0u64, |hopeful, ((wait, slot), best)| {
+                            *wait = waits.unit(slot);
+                            hopeful + u64::from(*wait < best * total)
+                        })
+                    },
                 );
+                if hopeful == 0 {
+                    continue;
+                }
                 for ((slot, wait), best) in (first..).zip(wait).zip(best) {
                     // −ln(1 − u) ≥ u spares most logarithms.
                     if wait >= *best * total {
@@ -155,7 +164,8 @@ impl Slots {
         self.total += other.total;
         let shift = self.parts.len() as u32;
         self.parts.extend(other.parts);
-        let theirs = other.winners.into_iter().map(|winner| Winner { part: winner.part + shift, ..winner });
+        let mut theirs = other.winners;
+        theirs.iter_mut().for_each(|winner| winner.part += shift);
         self.winners = faster(std::mem::take(&mut self.winners), theirs);
         // Rows that lost are let go in time, so that memory stays O(M).
         let kept: usize = self.parts.iter().map(|part| part.rows.len()).sum();
@@ -210,8 +220,17 @@ impl Slots {
 }
 
 /// Of two lists in the order of the slots, the faster winner of each slot.
-fn faster(ours: Vec<Winner>, theirs: impl ExactSizeIterator<Item = Winner>) -> Vec<Winner> {
-    if theirs.len() == 0 {
+fn faster(mut ours: Vec<Winner>, theirs: Vec<Winner>) -> Vec<Winner> {
+    // Where no slot is without a winner, each stands at its slot's own place.
+    if ours.last().is_some_and(|last| last.slot as usize + 1 == ours.len())
+        && theirs.last().is_none_or(|last| (last.slot as usize) < ours.len())
+    {
+        for theirs in theirs {
+            let ours = &mut ours[theirs.slot as usize];
+            if theirs.time < ours.time {
+                *ours = theirs;
+            }
+        }
         return ours;
     }
     let mut both = Vec::with_capacity(ours.len().max(theirs.len()));

@@ -6,7 +6,7 @@ use tithe::block::{Column, RowSet, Segment};
 use tithe::build::{BuildSettings, build_on};
 use tithe::certify::{CertifySettings, certify};
 use tithe::coreset::{Coreset, Method};
-use tithe::engine::{EngineSettings, LocalEngine, Missing};
+use tithe::engine::{Engine, EngineSettings, LocalEngine, Missing};
 use tithe::error::ErrorKind;
 use tithe::fit::{Fit, FitSettings, fit_coreset, fit_data};
 use tithe::mcmc::{Sampler, Settings};
@@ -178,6 +178,57 @@ fn robbed(coreset: &Coreset, c: usize) -> Coreset {
 }
 
 #[test]
+fn labels_that_nobody_knows_are_refused_even_by_force() {
+    let data = skewed(5_000, 3);
+    let coreset = built(&engine_of(data.clone()), sized(Method::Calibrated, 100));
+    let fit = fitted(&coreset);
+    let mut other = data;
+    other[3].1[4321] = 2.0;
+    let engine = engine_of(other);
+    let verified = verify(&engine, &fit, &VerifySettings { force: true, ..VerifySettings::default() });
+    let certified =
+        certify(&engine, &coreset, &CertifySettings { force: true, ..CertifySettings::default() });
+    for error in [verified.map(|_| ()), certified.map(|_| ())] {
+        let error = error.expect_err("a label of 2").to_string();
+        assert!(error.contains("row 4322 has the label '2'"), "{error}");
+    }
+}
+
+/// Thirty columns that matter little and a few positives: a posterior that is far from normal.
+fn far_from_normal() -> Named {
+    let mut rng = Seed(9).stream(Purpose::Generate, 2);
+    let (rows, columns) = (4_000, 12);
+    let mut data: Named = (0..columns).map(|c| (format!("x{c}"), Vec::new())).collect();
+    let mut positives = Vec::new();
+    for _ in 0..rows {
+        let mut s = -5.5;
+        for (c, (_, values)) in data.iter_mut().enumerate() {
+            let x: f64 = StandardNormal.sample(&mut rng);
+            // A long tail to the right.
+            let x = (0.8 * x).exp();
+            s += if c % 3 == 0 { 0.3 * x } else { -0.2 * x };
+            values.push(x);
+        }
+        positives.push(f64::from(u8::from(open_unit(&mut rng) < 1.0 / (1.0 + (-s).exp()))));
+    }
+    data.push(("y".to_string(), positives));
+    data
+}
+
+#[test]
+fn where_laplace_is_wrong_a_calibrated_coreset_is_not() {
+    let engine = engine_of(far_from_normal());
+    let settings = FitSettings { sampler: Sampler::Laplace, ..FitSettings::default() };
+    let laplace =
+        fit_data(&engine, Missing::Error, &EncodingSettings::default(), &settings, 1 << 30).expect("a fit");
+    let kl = |fit: &Fit| verify(&engine, fit, &VerifySettings::default()).expect("verified").kl;
+    let approximate = kl(&laplace);
+    let drawn = kl(&fitted(&built(&engine, sized(Method::Calibrated, 400))));
+    assert!(approximate > 1.0, "{approximate}");
+    assert!(drawn < approximate / 20.0, "{drawn} for {approximate}");
+}
+
+#[test]
 fn a_coreset_robbed_of_a_rare_level_is_told_so_by_name() {
     let mut data = skewed(10_000, 3);
     let rare = (0..10_000).map(|n| f64::from(u8::from(n % 100 == 7))).collect();
@@ -194,6 +245,53 @@ fn a_coreset_robbed_of_a_rare_level_is_told_so_by_name() {
     assert!(after.kl > 0.5, "{}", after.kl);
     let worst = after.deficiencies.first().expect("a deficiency");
     assert_eq!(whole.encoding.coefficient_names()[worst.coefficients[0].0], "rare");
+}
+
+/// Numbers and a column of 30 levels of which the rarest occur in a few rows in ten thousand and nearly always go with one label.
+fn nearly_separated(rows: usize) -> Named {
+    let mut data = skewed(rows, 3);
+    let mut rng = Seed(6).stream(Purpose::Generate, 1);
+    let mut levels = vec![vec![0.0; rows]; 30];
+    for (n, y) in data[3].1.iter_mut().enumerate() {
+        // The chance of level k falls like 2^{−k/2}.
+        let level = ((-2.0 * open_unit(&mut rng).log2()) as usize).min(29);
+        levels[level][n] = 1.0;
+        if level > 10 && open_unit(&mut rng) < 0.98 {
+            *y = f64::from(u8::from(level.is_multiple_of(2)));
+        }
+    }
+    for (k, values) in levels.into_iter().enumerate() {
+        data.insert(3 + k, (format!("level{k}"), values));
+    }
+    data
+}
+
+#[test]
+fn a_certificate_at_the_mode_is_right_even_where_levels_are_nearly_separated() {
+    let engine = engine_of(nearly_separated(30_000));
+    for (size, seed) in [(400, 0), (400, 1), (800, 2)] {
+        let before = engine.passes();
+        let coreset = built(&engine, BuildSettings { seed: Seed(seed), ..sized(Method::Calibrated, size) });
+        let passes = engine.passes() - before;
+        assert!(passes <= 11, "{passes} passes");
+        let told = coreset.provenance.calibration.as_ref().expect("a certificate").certificate.kl;
+        let found =
+            certify(&engine, &coreset, &CertifySettings::default()).expect("certified").certificate.kl;
+        let near = (0.5..2.0).contains(&(told / found)) || told.max(found) < 1e-9;
+        assert!(near, "{size} rows, seed {seed}: told {told}, found {found}");
+    }
+    // A search that sets out from the worst of pilots ends at the same mode.
+    let coreset = built(&engine, sized(Method::Calibrated, 400));
+    let uniform = built(&engine, sized(Method::Uniform, 400));
+    let exact = |coreset: &Coreset| {
+        certify(&engine, coreset, &CertifySettings::default()).expect("certified").certificate
+    };
+    assert!(
+        exact(&coreset).kl < 1.0 && exact(&uniform).kl > 10.0,
+        "{} {}",
+        exact(&coreset).kl,
+        exact(&uniform).kl
+    );
 }
 
 #[test]

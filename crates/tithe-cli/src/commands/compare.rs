@@ -80,7 +80,7 @@ impl Picture {
 /// How well a posterior predicts the test rows.
 fn test_scores(args: &CompareArgs, fit: &Fit) -> Result<Scores> {
     let inputs = find_inputs(&args.data.data, MEMORY)?;
-    let table = open_as(&fit.encoding, inputs, &plan::open_options(&args.data, 2 * MEMORY))?;
+    let table = open_as(&fit.encoding, inputs, &plan::open_options(&args.data.reading, 2 * MEMORY))?;
     let watcher = Watcher::new(args.show.quiet);
     let settings =
         EngineSettings { threads: args.threads, missing: Missing::Error, ..EngineSettings::default() };

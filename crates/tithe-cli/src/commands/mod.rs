@@ -10,8 +10,10 @@ pub mod export;
 pub mod fit;
 pub mod generate;
 pub mod inspect;
+pub mod merge;
 pub mod paper;
 pub mod predict;
+pub mod stream;
 pub mod verify;
 
 use std::path::{Path, PathBuf};

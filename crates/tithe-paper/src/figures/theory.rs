@@ -16,7 +16,7 @@ const BOUND: Color = Color::INK;
 /// What is measured of the paper's own algorithm.
 const MEASURED: Color = Color::BLUE;
 /// The same with an idealised clustering.
-const IDEAL: Color = Color::PURPLE;
+const IDEAL: Color = Color::SKY;
 
 /// Makes all four.
 pub fn make(context: &Context<'_>) -> Result<Vec<Section>> {
@@ -247,7 +247,7 @@ fn guarantees(context: &Context<'_>) -> Result<Section> {
 fn evidences(context: &Context<'_>) -> Result<Section> {
     let results = context.run(&evidence::cells(context.profile))?;
     let done = &results.done;
-    let mut curves: Vec<Curve> = Approach::ALL
+    let mut curves: Vec<Curve> = Approach::OF_ALL_ROWS
         .map(|approach| {
             let own = done.iter().filter(|d| d.cell.approach == approach);
             let points = own.map(|d| Point::new(d.outcome.bound(), d.outcome.error())).collect();

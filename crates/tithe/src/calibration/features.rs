@@ -280,6 +280,13 @@ impl LocalFeatures {
             .collect()
     }
 
+    /// `h‖u‖²` of every point: the share that one such row has in what is known of its direction.
+    pub fn leverages(&self) -> Vec<f64> {
+        (0..self.len())
+            .map(|m| self.curvatures[m] * self.directions.col_as_slice(m).iter().map(|u| u * u).sum::<f64>())
+            .collect()
+    }
+
     /// `A w = Σ w_m F_m`.
     pub fn sum(&self, weights: &[f64]) -> LocalSum {
         let dim = self.dim();

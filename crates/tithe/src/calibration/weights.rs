@@ -1,8 +1,8 @@
-//! Nearest weights: the non-negative weights closest to the reference ones whose features add up to the target.
+//! Nearest weights: non-negative weights whose features add up to the target as nearly as they can, close to the reference ones.
 //!
-//! With the points' features as the columns of `A`, this minimises over `w ≥ 0`
+//! With the points' features as the columns of `A`, what should be least over `w ≥ 0` is
 //! `f(w) = ½‖Aw − b‖² + ½ρ Σ_m (w_m − w⁰_m)²/w⁰_m`, a calibration estimator of survey sampling (Deville and
-//! Särndal 1992). Two ways lead there.
+//! Särndal 1992). Of the two ways the first leads there, the second near.
 //!
 //! *Dual*, for few features: `w = w⁰ ∘ max(0, 1 + Aᵀλ)`, and a semismooth Newton method with a line search finds the
 //! `λ` of dimension d. No row is lost that need not be.
@@ -62,7 +62,7 @@ pub fn nearest_weights(
     // Reference weights that span very many orders of magnitude leave the dual no digits; the support needs none of them.
     let few_features = features.feature_count() <= features.len().min(DUAL_FEATURES);
     let dual = if few_features { by_dual(features, target, reference, ridge) } else { None };
-    let (weights, solves) = dual.unwrap_or_else(|| by_support(features, target, reference, ridge));
+    let (weights, solves) = dual.unwrap_or_else(|| by_support(features, target, reference, ridge, GRAM_ROWS));
     let residual = target.minus(&features.sum(&weights));
     Weights { weights, residual, solves }
 }
@@ -155,12 +155,14 @@ fn by_dual(
     (square(&gradient) <= DUAL_TOLERANCE * DUAL_TOLERANCE * square(&b)).then_some((weights, solves))
 }
 
-/// The minimum on a support that only shrinks: every row whose weight would be negative leaves it.
+/// The minimum on a support that only shrinks: every row whose weight would be negative leaves it. Above `gram_rows` rows
+/// it is found by conjugate gradients.
 fn by_support(
     features: &LocalFeatures,
     target: &LocalSum,
     reference: &[f64],
     ridge: f64,
+    gram_rows: usize,
 ) -> (Vec<f64>, usize) {
     let mut weights = vec![0.0; features.len()];
     let norms = features.norms_squared();
@@ -177,7 +179,7 @@ fn by_support(
         let right: Vec<f64> = (0..support.len()).map(|i| scale[i] * (scores[i] + ridge)).collect();
         let diagonal: Vec<f64> = support.iter().map(|&m| penalty[m]).collect();
         let system = System { features: &chosen, scale: &scale, diagonal: &diagonal };
-        let solution = if support.len() <= GRAM_ROWS {
+        let solution = if support.len() <= gram_rows {
             system.solve_by_gram(&right, &mut solves)
         } else {
             system.solve_by_gradients(&right, &mut solves)
@@ -441,6 +443,32 @@ mod tests {
             for (a, b) in solution.values.iter().zip(&wanted) {
                 assert!((a - b).abs() < 1e-4 * 40.0, "{a} against {b}");
             }
+        }
+    }
+
+    #[test]
+    fn gradients_and_the_factor_lead_to_weights_that_are_equally_good() {
+        // d = 299 features, 250 rows, of which some must leave: the whole way, not one system alone.
+        let (map, points) = example(23, 250, 12);
+        let features = map.features(&points);
+        let (_, others) = example(23, 2000, 91);
+        let target = map.features(&others).sum(&vec![0.125; 2000]);
+        let reference = points.weights();
+        let ridge = ridge(&reference, 1e-3);
+        let by = |most: usize| {
+            let (weights, _) = by_support(&features, &target, &reference, ridge, most);
+            assert!(weights.iter().all(|w| *w >= 0.0));
+            let (value, gradient) =
+                objective(&features.dense(), &target.to_vec(), &reference, ridge, &weights);
+            (weights, value, gradient)
+        };
+        let ((direct, by_factor, _), (iterated, by_gradients, gradient)) = (by(GRAM_ROWS), by(0));
+        assert!(direct.contains(&0.0), "some row must leave");
+        assert!((by_gradients / by_factor - 1.0).abs() < 0.02, "{by_gradients} against {by_factor}");
+        // On the rows that stayed, the gradient is 0 as far as conjugate gradients go.
+        let size = features.scores(&target).iter().fold(0.0f64, |size, score| size.max(score.abs()));
+        for (weight, gradient) in iterated.iter().zip(gradient).filter(|(weight, _)| **weight > 0.0) {
+            assert!(gradient.abs() < 1e-4 * size, "{weight}: {gradient} of {size}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float64Array, UInt32Array};
 use serde_json::json;
 
-use super::posterior::{own_name, transform, write_posterior};
+use super::posterior::{own_name, write_posterior};
 use super::{Output, VERSION, write_table};
 use crate::draws::{Chain, Draws};
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ pub fn write_corrected(fit: &Fit, verification: &Verification, mut output: Outpu
     let names = &fit.draws.names;
     let own = |name: &str| own_name(name, names);
     let per_chain = fit.draws.draws_per_chain().max(1);
-    let (center, scale) = transform(&fit.encoding);
+    let (center, scale) = fit.encoding.transform();
     let metadata = json!({
         "file": CORRECTED,
         "version": VERSION,

@@ -3,7 +3,7 @@
 //! The columns are `chain`, `draw`, one for each coefficient, then `lp` and the sampler's statistics under ArviZ's
 //! names. Coefficients keep their names; a column of ours that has the name of a coefficient is called `stats.name`.
 
-use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,10 +11,11 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt32Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, RecordBatch, UInt32Array};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::reader::ChunkReader;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Output, VERSION, read_story, write_table, wrong_file};
+use super::{MEMORY, Output, VERSION, read_story, table, write_table, wrong_file};
 use crate::diagnostics::{self, Finding};
 use crate::draws::{Chain, Draws, Stats};
 use crate::encoding::{Coding, Encoding};
@@ -22,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::fit::{Basis, Fit, coefficient_names};
 use crate::mcmc::{Sampler, Settings};
 use crate::model::Priors;
+use crate::source::Input;
 
 pub(super) const POSTERIOR: &str = "posterior";
 
@@ -58,19 +60,6 @@ pub fn prior_scale(encoding: &Encoding) -> &'static str {
     if standardised { "standardised" } else { "own" }
 }
 
-/// Center and scale of each coefficient's column.
-pub(crate) fn transform(encoding: &Encoding) -> (Vec<f64>, Vec<f64>) {
-    let mut centers_and_scales = vec![(0.0, 1.0); usize::from(encoding.intercept)];
-    for feature in &encoding.features {
-        let of_feature = match feature.coding {
-            Coding::Number { center, scale } => (center, scale),
-            _ => (0.0, 1.0),
-        };
-        centers_and_scales.extend(vec![of_feature; feature.width()]);
-    }
-    centers_and_scales.into_iter().unzip()
-}
-
 /// A column of ours, out of the coefficients' way.
 pub(super) fn own_name(name: &str, coefficients: &[String]) -> String {
     if coefficients.iter().any(|known| known == name) { format!("stats.{name}") } else { name.to_string() }
@@ -78,8 +67,26 @@ pub(super) fn own_name(name: &str, coefficients: &[String]) -> String {
 
 /// Writes a posterior. The same posterior gives the same bytes.
 pub fn write_posterior(fit: &Fit, mut output: Output) -> Result<()> {
+    let written = write_to(fit, output.file_mut());
+    written.map_err(|error| Error::io("write", &output.path, error))?;
+    output.commit()
+}
+
+/// The bytes of a posterior's file.
+pub fn posterior_bytes(fit: &Fit) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    write_to(fit, &mut bytes).map_err(|error| Error::io("write", MEMORY, error))?;
+    Ok(bytes)
+}
+
+/// The table of a posterior's file.
+pub fn posterior_table(fit: &Fit) -> Result<RecordBatch> {
+    table(columns(&fit.draws)).map_err(|error| Error::malformed(Path::new(MEMORY), error.to_string()))
+}
+
+fn write_to(fit: &Fit, file: impl Write + Send) -> std::io::Result<()> {
     let names = &fit.draws.names;
-    let (center, scale) = transform(&fit.encoding);
+    let (center, scale) = fit.encoding.transform();
     let metadata = Metadata {
         file: POSTERIOR.to_string(),
         version: VERSION,
@@ -97,9 +104,7 @@ pub fn write_posterior(fit: &Fit, mut output: Output) -> Result<()> {
         findings: fit.findings.clone(),
         summary: json!(fit.summary),
     };
-    let written = write_table(columns(&fit.draws), &metadata, output.file_mut());
-    written.map_err(|error| Error::io("write", &output.path, error))?;
-    output.commit()
+    write_table(columns(&fit.draws), &metadata, file)
 }
 
 /// The draws as named columns.
@@ -154,7 +159,13 @@ fn columns(draws: &Draws) -> Vec<(String, ArrayRef)> {
 
 /// Reads a posterior.
 pub fn read_posterior(path: &Path) -> Result<Fit> {
-    let story = read_story(path)?;
+    read_posterior_from(&Input::file(path))
+}
+
+/// Reads a posterior from anything that has the bytes of its file.
+pub fn read_posterior_from(input: &Input) -> Result<Fit> {
+    let path = input.path();
+    let story = read_story(input)?;
     if story.kind != POSTERIOR {
         let what = format!("is a {}, not a posterior", story.kind);
         return Err(wrong_file(path, &what, "`tithe fit` makes posteriors"));
@@ -162,7 +173,7 @@ pub fn read_posterior(path: &Path) -> Result<Fit> {
     let damaged = |what: String| wrong_file(path, &what, "fit it again");
     let metadata: Metadata = serde_json::from_value(story.json)
         .map_err(|error| damaged(format!("has damaged metadata: {error}")))?;
-    let batches = read_batches(path).map_err(|error| damaged(format!("cannot be read: {error}")))?;
+    let batches = read_batches(input.open()?).map_err(|error| damaged(format!("cannot be read: {error}")))?;
     let table = Columns { batches };
     let names = coefficient_names(&metadata.encoding)?;
     let draws = table
@@ -180,8 +191,8 @@ pub fn read_posterior(path: &Path) -> Result<Fit> {
     })
 }
 
-fn read_batches(path: &Path) -> parquet::errors::Result<Vec<RecordBatch>> {
-    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path)?)?.build()?;
+fn read_batches(file: impl ChunkReader + 'static) -> parquet::errors::Result<Vec<RecordBatch>> {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file)?.build()?;
     reader.map(|batch| batch.map_err(Into::into)).collect()
 }
 

@@ -1,6 +1,7 @@
 //! The model: a weighted logistic likelihood, priors, and the posterior they make.
 
 pub mod likelihood;
+pub(crate) mod mode;
 pub mod posterior;
 pub mod prior;
 

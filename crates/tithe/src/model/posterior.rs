@@ -1,11 +1,11 @@
 //! The posterior of the coefficients: log-density and gradient for samplers, its mode, and the normal
 //! distribution that fits it there.
 
-use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::model::likelihood::{self, Curvature};
+use crate::error::{Error, Result};
+use crate::model::likelihood;
+use crate::model::mode::{EXACT, Mode, mode_from_afar, singular};
 use crate::model::prior::{Prepared, Prior, Priors};
 use crate::points::Points;
 
@@ -34,11 +34,6 @@ pub struct Gaussian {
     /// `C` with `C Cᵀ` the covariance, upper triangular, column by column.
     factor: Vec<f64>,
 }
-
-/// Newton's method gives up after so many steps.
-const MOST_STEPS: usize = 200;
-/// The mode is reached when `√(gᵀH⁻¹g)`, the distance to it in posterior standard deviations, is below this.
-const DECREMENT: f64 = 1e-10;
 
 impl<'a> Posterior<'a> {
     /// The posterior of the weighted `points` under `priors`.
@@ -70,11 +65,9 @@ impl<'a> Posterior<'a> {
     /// log-density's Hessian there. Under a Laplace prior, whose kink has no curvature, both are those of the
     /// density with the kink rounded off over a tenth of its scale.
     pub fn laplace(&self) -> Result<Gaussian> {
-        laplace(self.priors, |theta| Curvature::of_points(self.points, theta), self.smallest_weight())
-    }
-
-    fn smallest_weight(&self) -> f64 {
-        self.points.weights().into_iter().filter(|w| *w > 0.0).fold(f64::INFINITY, f64::min)
+        let mut points = self.points;
+        let mode = mode_from_afar(&mut points, self.priors, EXACT)?;
+        Gaussian::of_mode(mode, self.priors)
     }
 }
 
@@ -94,161 +87,6 @@ impl LogDensity for Posterior<'_> {
     }
 }
 
-/// The same for a likelihood known only through its sums: one pass over the data for each call of `curvature`.
-/// `smallest_weight` is that of any row.
-pub fn laplace(
-    priors: &Priors,
-    mut curvature: impl FnMut(&[f64]) -> Curvature,
-    smallest_weight: f64,
-) -> Result<Gaussian> {
-    let dim = priors.dim();
-    let flat = priors.coefficients.iter().any(Prior::is_improper);
-    let mut theta = start(priors, &mut curvature, smallest_weight)?;
-    let mut here = Quadratic::new(priors, curvature(&theta), &theta);
-    // Levenberg's damping, in units of the Hessian's diagonal: 0 while plain Newton steps succeed.
-    let mut damping = 0.0;
-    for _ in 0..MOST_STEPS {
-        if !here.value.is_finite() {
-            return Err(not_finite());
-        }
-        // With a row on the wrong side σ(−s) is ½ or more; all of them far below that means that θ separates them.
-        if flat && here.misfit < 1e-3 * smallest_weight {
-            return Err(separated());
-        }
-        let Some(factor) = here.hessian(damping).llt(Side::Lower).ok().filter(|_| here.has_diagonal()) else {
-            if damping > 1e12 {
-                return Err(singular(flat));
-            }
-            damping = (damping * 10.0).max(1e-8);
-            continue;
-        };
-        let step = factor.solve(&here.gradient);
-        let decrement = (0..dim).map(|i| step[(i, 0)] * here.gradient[(i, 0)]).sum::<f64>().max(0.0).sqrt();
-        // Enormous weights leave the gradient with rounding errors that no step can remove.
-        let near = DECREMENT.max(1e-13 * here.value.abs().sqrt());
-        if damping == 0.0 && decrement <= near {
-            // One more full step costs nothing and brings the mode to the last digits.
-            for i in 0..dim {
-                theta[i] += step[(i, 0)];
-            }
-            return Gaussian::from_precision(theta, &here.hessian(0.0)).ok_or_else(|| singular(flat));
-        }
-        let next: Vec<f64> = (0..dim).map(|i| theta[i] + step[(i, 0)]).collect();
-        let there = Quadratic::new(priors, curvature(&next), &next);
-        // Rounding hides an improvement smaller than this.
-        let noise = 1e-14 * here.value.abs();
-        if there.value.is_finite() && there.value >= here.value + 1e-4 * decrement * decrement - noise {
-            (theta, here) = (next, there);
-            damping = if damping < 1e-8 { 0.0 } else { damping * 0.1 };
-        } else if damping > 1e12 {
-            return Err(not_converged(decrement));
-        } else {
-            damping = (damping * 10.0).max(1e-4);
-        }
-    }
-    Err(if flat { separated() } else { not_converged(f64::NAN) })
-}
-
-/// Where to begin: 0, or for spike-and-slab priors the mode under the slabs alone, since from 0 the spikes would
-/// hold every coefficient.
-fn start(
-    priors: &Priors,
-    curvature: &mut impl FnMut(&[f64]) -> Curvature,
-    smallest_weight: f64,
-) -> Result<Vec<f64>> {
-    let slab = |prior: &Prior| match *prior {
-        Prior::SpikeSlab { slab, .. } => Prior::Normal { scale: slab },
-        other => other,
-    };
-    let slabs = Priors { coefficients: priors.coefficients.iter().map(slab).collect() };
-    if slabs == *priors {
-        Ok(vec![0.0; priors.dim()])
-    } else {
-        let curvature: &mut dyn FnMut(&[f64]) -> Curvature = curvature;
-        Ok(laplace(&slabs, curvature, smallest_weight)?.mean)
-    }
-}
-
-/// The log-posterior's local form.
-struct Quadratic {
-    value: f64,
-    gradient: Mat<f64>,
-    /// Of the negative log-posterior.
-    hessian: Mat<f64>,
-    misfit: f64,
-}
-
-impl Quadratic {
-    fn new(priors: &Priors, likelihood: Curvature, theta: &[f64]) -> Quadratic {
-        let dim = theta.len();
-        let mut value = likelihood.value;
-        let mut gradient = Mat::from_fn(dim, 1, |i, _| likelihood.gradient[i]);
-        let mut hessian = Mat::from_fn(dim, dim, |i, j| likelihood.entry(i, j));
-        for (i, (prior, &x)) in priors.coefficients.iter().zip(theta).enumerate() {
-            let local = prior.smooth_local(x);
-            value += local.value;
-            gradient[(i, 0)] += local.slope;
-            hessian[(i, i)] -= local.bend;
-        }
-        Quadratic { value, gradient, hessian, misfit: likelihood.misfit }
-    }
-
-    /// The Hessian with `damping` times its diagonal's size added.
-    fn hessian(&self, damping: f64) -> Mat<f64> {
-        let mut hessian = self.hessian.clone();
-        for i in 0..hessian.nrows() {
-            hessian[(i, i)] += damping * self.hessian[(i, i)].abs();
-        }
-        hessian
-    }
-
-    /// False where no damping can help.
-    fn has_diagonal(&self) -> bool {
-        (0..self.hessian.nrows()).all(|i| self.hessian[(i, i)] != 0.0)
-    }
-}
-
-fn separated() -> Error {
-    numerical(
-        "under a flat prior these rows have no posterior: some coefficients separate the classes perfectly, or one class is missing, and ever larger values fit ever better",
-        "give every coefficient a proper prior, for example --prior normal:2 or --prior cauchy:2.5",
-    )
-}
-
-fn singular(flat: bool) -> Error {
-    if flat {
-        numerical(
-            "under a flat prior these rows do not settle every coefficient: some columns depend on each other",
-            "leave a column out with --exclude, or give every coefficient a proper prior, for example --prior normal:2",
-        )
-    } else {
-        numerical(
-            "the posterior's curvature at its mode is not positive definite, so it has no normal approximation",
-            "use a prior with a wider spike, or a log-concave one such as normal:2",
-        )
-    }
-}
-
-fn not_converged(decrement: f64) -> Error {
-    numerical(
-        format!(
-            "the posterior's mode was not reached: {MOST_STEPS} Newton steps ended {decrement:.1e} standard deviations away from it"
-        ),
-        "standardise the columns, or use a narrower prior",
-    )
-}
-
-fn not_finite() -> Error {
-    numerical(
-        "the posterior density is not finite at the start: a value or a weight of the rows is not finite",
-        "look for infinite values, or values beyond 1e150, in the data",
-    )
-}
-
-fn numerical(what: impl Into<String>, help: &str) -> Error {
-    ErrorKind::Numerical { what: what.into(), help: Some(help.to_string()) }.into()
-}
-
 impl Gaussian {
     /// The standard normal distribution.
     pub fn standard(dim: usize) -> Gaussian {
@@ -257,6 +95,12 @@ impl Gaussian {
             factor[i * dim + i] = 1.0;
         }
         Gaussian { mean: vec![0.0; dim], factor }
+    }
+
+    /// The normal distribution that fits a posterior at its mode.
+    pub(crate) fn of_mode(mode: Mode, priors: &Priors) -> Result<Gaussian> {
+        let flat = priors.coefficients.iter().any(Prior::is_improper);
+        Gaussian::from_precision(mode.mode, &mode.precision).ok_or_else(|| singular(flat))
     }
 
     /// From a mean and the inverse of the covariance; nothing if that is not positive definite.
@@ -346,6 +190,7 @@ impl Gaussian {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::likelihood::Curvature;
     use crate::rng::{Purpose, Seed, open_unit};
 
     fn random_points(dim: usize, len: usize, seed: u64) -> Points {

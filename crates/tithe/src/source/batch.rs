@@ -116,7 +116,7 @@ fn column(array: &ArrayRef, kind: Kind) -> Decoded<Column> {
     if kind == Kind::Text { text(array) } else { numbers(array) }
 }
 
-fn numbers(array: &ArrayRef) -> Decoded<Column> {
+pub(super) fn numbers(array: &ArrayRef) -> Decoded<Column> {
     let exact = |value: f64| value;
     Ok(match array.data_type() {
         DataType::Float64 if array.null_count() == 0 => {
@@ -183,7 +183,7 @@ fn decimal(value: i128, scale: i8) -> f64 {
     }
 }
 
-fn text(array: &ArrayRef) -> Decoded<Column> {
+pub(super) fn text(array: &ArrayRef) -> Decoded<Column> {
     let mut builder = TextBuilder::default();
     match array.data_type() {
         DataType::Utf8 => array.as_string::<i32>().iter().for_each(|level| builder.push(level)),

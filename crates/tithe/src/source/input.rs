@@ -44,7 +44,7 @@ impl Input {
         let mut head = Vec::new();
         (&mut reader).take(memory.saturating_add(1)).read_to_end(&mut head).map_err(failed)?;
         if head.len() as u64 <= memory {
-            return Ok(Input { path, content: Content::Kept(Store::Bytes(head.into())) });
+            return Ok(Input::bytes(path, head));
         }
         let spill_failed = |error| Error::io("write a temporary copy in", std::env::temp_dir(), error);
         let mut file = tempfile::tempfile().map_err(spill_failed)?;
@@ -60,8 +60,20 @@ impl Input {
             };
             file.write_all(&buffer[..count]).map_err(spill_failed)?;
         }
-        let len = file.stream_position().map_err(spill_failed)?;
-        Ok(Input { path, content: Content::Kept(Store::File(Arc::new(file), len)) })
+        Input::from_spilled(path, file)
+    }
+
+    /// What was written to a temporary file without a name.
+    pub(super) fn from_spilled(name: impl Into<PathBuf>, mut file: File) -> Result<Input> {
+        let len = file
+            .stream_position()
+            .map_err(|error| Error::io("write a temporary copy in", std::env::temp_dir(), error))?;
+        Ok(Input { path: name.into(), content: Content::Kept(Store::File(Arc::new(file), len)) })
+    }
+
+    /// Bytes that are in memory.
+    pub fn bytes(name: impl Into<PathBuf>, bytes: Vec<u8>) -> Input {
+        Input { path: name.into(), content: Content::Kept(Store::Bytes(bytes.into())) }
     }
 
     /// The name that messages call it.
@@ -70,7 +82,7 @@ impl Input {
     }
 
     /// Opens it for reading.
-    pub(super) fn open(&self) -> Result<Handle> {
+    pub(crate) fn open(&self) -> Result<Handle> {
         let store = match &self.content {
             Content::Kept(store) => store.clone(),
             Content::File => {
@@ -86,7 +98,7 @@ impl Input {
 
 /// An open input, read at any place from any thread.
 #[derive(Clone, Debug)]
-pub(super) struct Handle {
+pub(crate) struct Handle {
     store: Store,
 }
 
@@ -143,7 +155,7 @@ fn read_file_at(file: &File, offset: u64, target: &mut [u8]) -> io::Result<usize
 }
 
 /// A place in an open input.
-pub(super) struct HandleReader {
+pub(crate) struct HandleReader {
     handle: Handle,
     offset: u64,
 }

@@ -1,13 +1,14 @@
-//! Data that is in memory already: columns of numbers, or Arrow record batches.
+//! Data that is in memory already: columns, or Arrow record batches.
 
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_buffer::ScalarBuffer;
-use arrow_schema::{DataType, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field as ArrowField, Schema, SchemaRef};
 
+use super::arrays::read_as_text;
 use super::batch::{Projection, fields_of, guarded};
 use super::part::{check_columns, check_names};
 use super::{Scan, Source, Unit};
@@ -15,20 +16,21 @@ use crate::block::{Column, Field, Kind, Segment};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What messages call it.
-const NAME: &str = "data in memory";
+pub(super) const NAME: &str = "data in memory";
 /// Rows of a unit.
-const UNIT: usize = 65_536;
+pub(super) const UNIT: usize = 65_536;
 
-/// Columns of numbers; a clone shares them.
+/// Columns; a clone shares them.
 #[derive(Clone)]
 pub struct Columns {
     fields: Vec<Field>,
-    values: Vec<ScalarBuffer<f64>>,
-    rows: usize,
+    rows: Segment,
+    first_row: u64,
+    is_sparse: bool,
 }
 
 impl Columns {
-    /// Columns by name, all of one length; nothing is copied.
+    /// Columns of numbers by name, all of one length; nothing is copied.
     pub fn new(columns: Vec<(String, Vec<f64>)>) -> Result<Columns> {
         let rows = columns.first().map_or(0, |(_, values)| values.len());
         let (names, values): (Vec<String>, Vec<ScalarBuffer<f64>>) =
@@ -43,7 +45,14 @@ impl Columns {
             .into());
         }
         let number = |name| Field { name, kind: Kind::Number, data_type: DataType::Float64 };
-        Ok(Columns { fields: names.into_iter().map(number).collect(), values, rows })
+        let columns = values.into_iter().map(Column::Number).collect();
+        let rows = Segment { columns, len: rows };
+        Ok(Columns { fields: names.into_iter().map(number).collect(), rows, first_row: 0, is_sparse: false })
+    }
+
+    /// Rows of these columns that some source decoded, the first of them at `first_row` of the whole input.
+    pub(crate) fn of_rows(fields: Vec<Field>, rows: Segment, first_row: u64, is_sparse: bool) -> Columns {
+        Columns { fields, rows, first_row, is_sparse }
     }
 }
 
@@ -53,13 +62,21 @@ impl Source for Columns {
     }
 
     fn rows(&self) -> Option<u64> {
-        Some(self.rows as u64)
+        Some(self.rows.len as u64)
+    }
+
+    fn first_row(&self) -> u64 {
+        self.first_row
+    }
+
+    fn is_sparse(&self) -> bool {
+        self.is_sparse
     }
 
     fn scan(&self, columns: &[usize]) -> Result<Box<dyn Scan>> {
         check_columns(&self.fields, columns)?;
-        let columns = columns.iter().map(|&column| Column::Number(self.values[column].clone())).collect();
-        Ok(Box::new(ColumnsScan { all: Segment { columns, len: self.rows }, next: 0 }))
+        let columns = columns.iter().map(|&column| self.rows.columns[column].clone()).collect();
+        Ok(Box::new(ColumnsScan { all: Segment { columns, len: self.rows.len }, next: 0 }))
     }
 }
 
@@ -96,7 +113,8 @@ impl Unit for Piece {
     }
 }
 
-/// Arrow record batches of one schema.
+/// Arrow record batches of one schema; a clone shares them.
+#[derive(Clone)]
 pub struct Batches {
     fields: Vec<Field>,
     batches: Arc<Vec<RecordBatch>>,
@@ -121,6 +139,36 @@ impl Batches {
         }
         let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
         Ok(Batches { fields, batches: Arc::new(batches), rows })
+    }
+
+    /// The same with one more column, as long as all the batches together.
+    pub fn with_column(self, name: &str, values: &ArrayRef) -> Result<Batches> {
+        if values.len() as u64 != self.rows {
+            let what = format!("has {} rows where the data has {}", values.len(), self.rows);
+            return Err(ErrorKind::Column { column: name.to_string(), what, help: None }.into());
+        }
+        let broken = |error: ArrowError| Error::malformed(Path::new(NAME), error.to_string());
+        let column = ArrowField::new(name, values.data_type().clone(), true);
+        let mut first = 0;
+        let mut batches = Vec::with_capacity(self.batches.len());
+        for batch in self.batches.iter() {
+            let schema = batch.schema();
+            let fields = schema.fields().iter().cloned().chain([Arc::new(column.clone())]);
+            let columns = batch.columns().iter().cloned().chain([values.slice(first, batch.num_rows())]);
+            let wider = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+            batches.push(RecordBatch::try_new(wider, columns.collect()).map_err(broken)?);
+            first += batch.num_rows();
+        }
+        let mut fields = self.fields;
+        fields.extend(fields_of(&Schema::new(vec![column])));
+        let names: Vec<String> = fields.iter().map(|field| field.name.clone()).collect();
+        check_names(Path::new(NAME), &names, None)?;
+        Ok(Batches { fields, batches: Arc::new(batches), rows: self.rows })
+    }
+
+    /// Reads a column as text, whatever it holds.
+    pub fn read_as_text(&mut self, name: &str) -> Result<()> {
+        read_as_text(&mut self.fields, name)
     }
 }
 

@@ -9,15 +9,28 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 
-FACTS = [("mean", "mean"), ("sd", "sd"), ("mcse_mean", "mcse_mean"), ("ess_bulk", "ess_bulk"), ("ess_tail", "ess_tail"), ("r_hat", "r_hat")]
+FACTS = [
+    ("mean", "mean"),
+    ("sd", "sd"),
+    ("mcse_mean", "mcse_mean"),
+    ("ess_bulk", "ess_bulk"),
+    ("ess_tail", "ess_tail"),
+    ("r_hat", "r_hat"),
+]
+
+
+@pytest.fixture(scope="session")
+def fitted(command, folder):
+    """The record of the fit that wrote post.parquet."""
+    return command("fit", "core.parquet", "-o", "post.parquet", "--seed", 5, cwd=folder)
 
 
 def summary_of(inference_data):
     return arviz.summary(inference_data, round_to="none")
 
 
-def test_arviz_reads_stan_csv_and_finds_the_same_summary(tithe, folder):
-    record = tithe("fit", "core.parquet", "-o", "draws.csv", "--format", "stan-csv", "--seed", 5, cwd=folder)
+def test_arviz_reads_stan_csv_and_finds_the_same_summary(command, folder):
+    record = command("fit", "core.parquet", "-o", "draws.csv", "--format", "stan-csv", "--seed", 5, cwd=folder)
     data = arviz.from_cmdstan(posterior=sorted(str(path) for path in folder.glob("draws_*.csv")))
     assert data.posterior.sizes["chain"] == 4 and data.posterior.sizes["draw"] == 1000
     theirs = summary_of(data)
@@ -49,10 +62,10 @@ def test_the_parquet_and_the_csv_hold_the_same_draws(folder, fitted):
 
 
 @pytest.mark.parametrize("prior", ["normal:2", "cauchy:2.5"])
-def test_an_exported_numpyro_model_agrees(tithe, folder, prior):
+def test_an_exported_numpyro_model_agrees(command, folder, prior):
     out = f"numpyro-{prior.split(':')[0]}"
-    tithe("export", "core.parquet", "--to", "numpyro", "-o", out, "--prior", prior, cwd=folder)
-    ours = tithe("fit", "core.parquet", "--prior", prior, "--draws", 4000, cwd=folder)["summary"]
+    command("export", "core.parquet", "--to", "numpyro", "-o", out, "--prior", prior, cwd=folder)
+    ours = command("fit", "core.parquet", "--prior", prior, "--draws", 4000, cwd=folder)["summary"]
     module = runpy.run_path(str(folder / out / "model.py"))
     beta = module["to_user_scale"](module["fit"](chains=4, draws=2000))
     assert module["names"] == [c["name"] for c in ours]

@@ -1,0 +1,117 @@
+//! The data that fidelity is measured on: files, the paper's synthetic sets, and some made to be hard.
+
+use std::path::PathBuf;
+
+use rand_distr::{Distribution, StandardNormal};
+use tithe::engine::{EngineSettings, LocalEngine};
+use tithe::error::Result;
+use tithe::generate::Recipe;
+use tithe::progress::Silent;
+use tithe::rng::{Purpose, Rng, Seed, open_unit};
+use tithe::source::memory::Columns;
+use tithe::source::{OpenOptions, Source, open};
+use tithe::survey::EncodingSettings;
+use tithe::table::{Roles, Table};
+
+const GENERATED_ROWS: usize = 1_000_000;
+const HARD_ROWS: usize = 200_000;
+
+/// The named data, with the encoding that goes with it; nothing if it is a file that is not there.
+pub fn engine_of(name: &str) -> Result<Option<(LocalEngine<'static>, EncodingSettings)>> {
+    let generated = name.parse::<Recipe>().ok();
+    let hard = Hard::ALL.into_iter().find(|hard| hard.name() == name);
+    let source: Box<dyn Source> = if let Some(recipe) = generated {
+        Box::new(Columns::new(recipe.data(Seed(0), GENERATED_ROWS).columns())?)
+    } else if let Some(hard) = hard {
+        Box::new(Columns::new(hard.data(HARD_ROWS))?)
+    } else {
+        let folder = match std::env::var_os("TITHE_DATA") {
+            Some(folder) => PathBuf::from(folder),
+            None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
+        };
+        let file = folder.join(format!("{name}.parquet"));
+        if !file.is_file() {
+            eprintln!("{} is not there", file.display());
+            return Ok(None);
+        }
+        open(&[file.display().to_string()], &OpenOptions::default())?
+    };
+    let label = if generated.is_some() || hard.is_some() { "y" } else { "label" };
+    let table = Table::new(source, &Roles { label: label.into(), ..Roles::default() })?;
+    let engine = LocalEngine::new(table, &EngineSettings::default(), &Silent)?;
+    let plain = generated.is_none();
+    let encoding = EncodingSettings { intercept: plain, standardize: plain, ..EncodingSettings::default() };
+    Ok(Some((engine, encoding)))
+}
+
+/// Data made to be hard for a coreset.
+#[derive(Clone, Copy)]
+enum Hard {
+    /// Forty levels; the rarest, a few rows in 200,000, nearly always go with one label.
+    RareLevels,
+    /// Columns with tails like Cauchy's.
+    HeavyTails,
+    /// One positive row in two thousand.
+    Imbalance,
+    /// Columns that are all but one of them the same.
+    Correlated,
+}
+
+impl Hard {
+    const ALL: [Hard; 4] = [Hard::RareLevels, Hard::HeavyTails, Hard::Imbalance, Hard::Correlated];
+
+    fn name(self) -> &'static str {
+        match self {
+            Hard::RareLevels => "rare_levels",
+            Hard::HeavyTails => "heavy_tails",
+            Hard::Imbalance => "imbalance",
+            Hard::Correlated => "correlated",
+        }
+    }
+
+    fn data(self, rows: usize) -> Vec<(String, Vec<f64>)> {
+        let mut rng = Seed(11).stream(Purpose::Generate, 0);
+        let (mut columns, mut labels): (Vec<Vec<f64>>, Vec<f64>) = (Vec::new(), Vec::new());
+        for _ in 0..rows {
+            let (row, chance) = self.row(&mut rng);
+            columns.resize(row.len(), Vec::new());
+            columns.iter_mut().zip(row).for_each(|(column, x)| column.push(x));
+            labels.push(f64::from(u8::from(open_unit(&mut rng) < chance)));
+        }
+        let names = (0..columns.len()).map(|c| format!("x{c}"));
+        names.zip(columns).chain([("y".to_string(), labels)]).collect()
+    }
+
+    /// A row and its chance of a positive label.
+    fn row(self, rng: &mut Rng) -> (Vec<f64>, f64) {
+        let mut normals =
+            |count: usize| -> Vec<f64> { (0..count).map(|_| StandardNormal.sample(rng)).collect() };
+        let logistic = |s: f64| 1.0 / (1.0 + (-s).exp());
+        match self {
+            Hard::RareLevels => {
+                let mut row = normals(4);
+                let s = row.iter().sum::<f64>() * 0.5;
+                let level = ((-2.5 * open_unit(rng).log2()) as usize).min(39);
+                row.extend((0..40).map(|k| f64::from(u8::from(k == level))));
+                let chance = if level > 12 { [0.02, 0.98][level % 2] } else { logistic(s) };
+                (row, chance)
+            }
+            Hard::HeavyTails => {
+                let row: Vec<f64> =
+                    normals(10).chunks(2).map(|pair| pair[0] / pair[1].abs().max(1e-4)).collect();
+                let s: f64 = row.iter().map(|x| x.clamp(-20.0, 20.0)).sum::<f64>() * 0.1;
+                (row, logistic(s))
+            }
+            Hard::Imbalance => {
+                let row = normals(10);
+                let s = row.iter().enumerate().map(|(c, x)| x * [1.0, -0.6, 0.2][c % 3]).sum::<f64>();
+                (row, logistic(s - 10.0))
+            }
+            Hard::Correlated => {
+                let own = normals(10);
+                let row: Vec<f64> = own.iter().map(|x| own[0] + 0.01 * x).collect();
+                (row, logistic(own[0] + 0.5 * own[1] - 0.5 * own[2]))
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Two other ways to weigh a random choice of rows, written from their papers, to compare with.
+
+use faer::linalg::solvers::Solve;
+use faer::{Mat, Side};
+use rand_distr::{Distribution, StandardNormal};
+use tithe::block::{Column, RowSet, Segment};
+use tithe::coreset::Coreset;
+use tithe::engine::Engine;
+use tithe::error::Result;
+use tithe::fit::laplace_of_data;
+use tithe::model::{Gaussian, Posterior, Prior, Priors};
+use tithe::rng::{Purpose, Seed};
+use tithe::verify::log_likelihoods;
+
+/// Draws at which log-likelihoods are compared, and steps, of the quasi-Newton refinement.
+const DRAWS: usize = 300;
+const STEPS: usize = 8;
+
+fn priors(dim: usize) -> Priors {
+    Priors::same(Prior::Normal { scale: 2.0 }, dim)
+}
+
+/// `1/(1+eˢ)` and `ln(1+e⁻ˢ)`.
+fn pull_and_loss(s: f64) -> (f64, f64) {
+    let e = (-s.abs()).exp();
+    (if s > 0.0 { e } else { 1.0 } / (1.0 + e), (-s).max(0.0) + e.ln_1p())
+}
+
+/// Gradient-only reweighting: the weights nearest to a uniform choice's whose gradient at the full data's mode is the full
+/// data's own, in units of the posterior. `w = w⁰ ∘ max(0, 1 + Vᵀλ)`, by semismooth Newton steps for `λ`.
+pub fn match_gradients(engine: &impl Engine, uniform: &Coreset) -> Result<Coreset> {
+    let points = uniform.points()?;
+    let (dim, count) = (points.dim(), points.len());
+    let full = laplace_of_data(engine, &uniform.encoding, &priors(dim))?;
+    // V: the rows' whitened gradients. At the mode the full data's gradient is what the prior pulls the other way.
+    let whitened = |gradient: &[f64]| {
+        let mut into = vec![0.0; dim];
+        full.whiten_gradient(gradient, &mut into);
+        into
+    };
+    let mut columns = Mat::zeros(dim, count);
+    for m in 0..count {
+        let z = points.row(m);
+        let (pull, _) = pull_and_loss(z.iter().zip(full.mean()).map(|(z, t)| z * t).sum());
+        let column = whitened(&z.iter().map(|z| pull * z).collect::<Vec<_>>());
+        (0..dim).for_each(|i| columns[(i, m)] = column[i]);
+    }
+    let target = whitened(&full.mean().iter().map(|t| 0.25 * t).collect::<Vec<_>>());
+    let reference = points.weights();
+    let mut lambda = Mat::<f64>::zeros(dim, 1);
+    let mut weights = reference.clone();
+    for _ in 0..50 {
+        let mut system = Mat::<f64>::identity(dim, dim) * 1e-9;
+        let mut lacking = Mat::from_fn(dim, 1, |i, _| target[i]);
+        for m in 0..count {
+            let column = columns.col(m);
+            (0..dim).for_each(|i| lacking[(i, 0)] -= weights[m] * column[i]);
+            if weights[m] > 0.0 {
+                for i in 0..dim {
+                    (0..dim).for_each(|j| system[(i, j)] += reference[m] * column[i] * column[j]);
+                }
+            }
+        }
+        if lacking.norm_l2() < 1e-9 {
+            break;
+        }
+        let Ok(factor) = system.llt(Side::Lower) else { break };
+        lambda += factor.solve(lacking);
+        let tilts = columns.transpose() * &lambda;
+        weights = (0..count).map(|m| reference[m] * (1.0 + tilts[(m, 0)]).max(0.0)).collect();
+    }
+    Ok(with_weights(uniform, &weights))
+}
+
+/// Quasi-Newton refinement (Naik, Rousseau and Campbell 2022): steps `w ← max(0, w + (G + τI)⁻¹ Cov[g, f − gᵀw])` with
+/// `G = Cov[g, g]`, `g` the rows' and `f` the full data's log-likelihoods at draws from the coreset's own posterior. The draws are
+/// here those of its normal approximation, and `f` is exact: one pass a step.
+pub fn quasi_newton(engine: &impl Engine, uniform: &Coreset, seed: Seed) -> Result<Coreset> {
+    let mut points = uniform.points()?;
+    let (dim, count) = (points.dim(), points.len());
+    let priors = priors(dim);
+    for step in 0..STEPS {
+        let own = Posterior::new(&points, &priors)?.laplace()?;
+        let draws = draws_of(&own, seed, step as u64);
+        let (full, _) = log_likelihoods(engine, &uniform.encoding, &draws)?;
+        // Columns: draws. Rows: the coreset's rows, then all are centred and divided by √S.
+        let mut g = Mat::zeros(count, DRAWS);
+        for m in 0..count {
+            let z = points.row(m);
+            for (s, theta) in draws.iter().enumerate() {
+                g[(m, s)] = -pull_and_loss(z.iter().zip(theta).map(|(z, t)| z * t).sum()).1;
+            }
+            let mean = (0..DRAWS).map(|s| g[(m, s)]).sum::<f64>() / DRAWS as f64;
+            (0..DRAWS).for_each(|s| g[(m, s)] = (g[(m, s)] - mean) / (DRAWS as f64).sqrt());
+        }
+        let mean = full.iter().sum::<f64>() / DRAWS as f64;
+        let weights = points.weights();
+        let current = g.transpose() * Mat::from_fn(count, 1, |m, _| weights[m]);
+        let apart = Mat::from_fn(DRAWS, 1, |s, _| (full[s] - mean) / (DRAWS as f64).sqrt() - current[(s, 0)]);
+        // (τI + BBᵀ)⁻¹B e = B(τI + BᵀB)⁻¹e, of dimension S.
+        let mut inner = g.transpose() * &g;
+        let tau = 1e-4 * (0..DRAWS).map(|s| inner[(s, s)]).sum::<f64>() / DRAWS as f64;
+        (0..DRAWS).for_each(|s| inner[(s, s)] += tau);
+        let Ok(factor) = inner.llt(Side::Lower) else { break };
+        let change = &g * factor.solve(apart);
+        let new: Vec<f64> = (0..count).map(|m| (weights[m] + change[(m, 0)]).max(0.0)).collect();
+        points.set_weights(&new);
+    }
+    Ok(with_weights(uniform, &points.weights()))
+}
+
+fn draws_of(gaussian: &Gaussian, seed: Seed, index: u64) -> Vec<Vec<f64>> {
+    let mut rng = seed.stream(Purpose::Search, index);
+    let mut draw = || {
+        let xi: Vec<f64> = (0..gaussian.dim()).map(|_| StandardNormal.sample(&mut rng)).collect();
+        let mut theta = vec![0.0; xi.len()];
+        gaussian.unwhiten(&xi, &mut theta);
+        theta
+    };
+    (0..DRAWS).map(|_| draw()).collect()
+}
+
+/// The coreset with other weights; rows of weight 0 are left out.
+fn with_weights(coreset: &Coreset, weights: &[f64]) -> Coreset {
+    let kept: Vec<usize> = (0..weights.len()).filter(|&m| weights[m] > 0.0).collect();
+    let columns = coreset.rows.segment.columns.iter().map(|column| match column {
+        Column::Number(values) => Column::Number(kept.iter().map(|&row| values[row]).collect()),
+        Column::Text { codes, levels } => {
+            Column::Text { codes: kept.iter().map(|&row| codes[row]).collect(), levels: levels.clone() }
+        }
+    });
+    Coreset {
+        rows: RowSet {
+            segment: Segment { columns: columns.collect(), len: kept.len() },
+            positions: kept.iter().map(|&row| coreset.rows.positions[row]).collect(),
+        },
+        weights: kept.iter().map(|&row| weights[row]).collect(),
+        ..coreset.clone()
+    }
+}

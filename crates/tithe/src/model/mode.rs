@@ -1,0 +1,223 @@
+//! The one search for a mode: damped Newton steps up a log-posterior, whether its likelihood is that of a few points
+//! or costs a pass over all data for every look.
+
+use faer::linalg::solvers::Solve;
+use faer::{Mat, Side};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::likelihood::Curvature;
+use crate::model::prior::{Prior, Priors};
+use crate::points::Points;
+
+/// A search gives up after so many steps, if not before.
+const MOST_STEPS: usize = 200;
+/// The squared decrement at which a mode is exact to the last digits, where a look costs next to nothing.
+pub(crate) const EXACT: f64 = 1e-20;
+/// A gain below this share of the log-posterior is lost in its rounding.
+const SHOWN: f64 = 1e-11;
+/// Where rounding stops the steps, this squared decrement is still a mode.
+const NEAR_ENOUGH: f64 = 1e-3;
+/// Damping at which Newton's method is taken up again.
+const LITTLE_DAMPING: f64 = 1e-3;
+
+/// A log-likelihood that can be looked at.
+pub(crate) trait Likelihood {
+    /// Its value, gradient and curvature at a parameter.
+    fn look(&mut self, theta: &[f64]) -> Result<Curvature>;
+
+    /// The least weight of a row, among those looked at.
+    fn least_weight(&self) -> f64;
+
+    /// The search gives up after so many steps.
+    fn most_steps(&self) -> usize {
+        MOST_STEPS
+    }
+
+    /// Where the mode might be, from what was `seen` at `theta` (and the squared Newton `decrement` there), if more is known
+    /// than Newton's method knows.
+    fn guess(&mut self, _theta: &[f64], _seen: &Curvature, _decrement: f64) -> Option<Vec<f64>> {
+        None
+    }
+}
+
+impl Likelihood for &Points {
+    fn look(&mut self, theta: &[f64]) -> Result<Curvature> {
+        Ok(Curvature::of_points(self, theta))
+    }
+
+    fn least_weight(&self) -> f64 {
+        self.weights().into_iter().filter(|w| *w > 0.0).fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// Where a search ended.
+pub(crate) struct Mode {
+    /// The last parameter that was looked at.
+    pub theta: Vec<f64>,
+    /// The likelihood there.
+    pub likelihood: Curvature,
+    /// The negative log-posterior's Hessian there.
+    pub precision: Mat<f64>,
+    /// The mode: one more Newton step from `theta`, which costs no look and squares what was left of the way.
+    pub mode: Vec<f64>,
+}
+
+/// The mode from 0, or for spike-and-slab priors from the mode under the slabs alone, since from 0 the spikes would
+/// hold every coefficient.
+pub(crate) fn mode_from_afar(likelihood: &mut impl Likelihood, priors: &Priors, near: f64) -> Result<Mode> {
+    let slab = |prior: &Prior| match *prior {
+        Prior::SpikeSlab { slab, .. } => Prior::Normal { scale: slab },
+        other => other,
+    };
+    let slabs = Priors { coefficients: priors.coefficients.iter().map(slab).collect() };
+    let origin = vec![0.0; priors.dim()];
+    let first = mode(likelihood, &slabs, origin, near)?;
+    if slabs == *priors { Ok(first) } else { mode(likelihood, priors, first.mode, near) }
+}
+
+/// Damped Newton steps from `start` until the squared decrement `∇ᵀH⁻¹∇`, the squared distance to the mode in posterior
+/// standard deviations, is `near` 0.
+pub(crate) fn mode(
+    likelihood: &mut impl Likelihood,
+    priors: &Priors,
+    start: Vec<f64>,
+    near: f64,
+) -> Result<Mode> {
+    let flat = priors.coefficients.iter().any(Prior::is_improper);
+    let mut theta = start;
+    let mut here = Local::new(likelihood.look(&theta)?, priors, &theta);
+    // Levenberg's damping, in units of the Hessian's diagonal: 0 while plain Newton steps succeed.
+    let mut damping = 0.0;
+    // The last decrement, and whether a guess led here.
+    let (mut last, mut guessed) = (f64::INFINITY, false);
+    let mut decrement = f64::NAN;
+    for _ in 0..likelihood.most_steps() {
+        if !here.value.is_finite() {
+            return Err(not_finite());
+        }
+        // With a row on the wrong side σ(−s) is ½ or more; all of them far below that means that θ separates them.
+        if flat && here.likelihood.misfit < 1e-3 * likelihood.least_weight() {
+            return Err(separated());
+        }
+        let Some(step) = here.step(damping) else {
+            if damping > 1e12 {
+                return Err(singular(flat));
+            }
+            damping = (damping * 10.0).max(1e-8);
+            continue;
+        };
+        decrement = step.iter().zip(&here.gradient).map(|(step, slope)| step * slope).sum::<f64>().max(0.0);
+        let ahead: Vec<f64> = theta.iter().zip(&step).map(|(theta, step)| theta + step).collect();
+        let shown = decrement > SHOWN * here.value.abs();
+        let stuck = !shown && decrement > 0.5 * last && decrement <= NEAR_ENOUGH;
+        if damping == 0.0 && (decrement <= near || stuck) {
+            return Ok(Mode { theta, likelihood: here.likelihood, precision: here.precision, mode: ahead });
+        }
+        // A guess that brought little is not made twice in a row.
+        let worth_guessing = damping == 0.0 && !(guessed && decrement > 0.5 * last);
+        let guess = if worth_guessing { likelihood.guess(&theta, &here.likelihood, decrement) } else { None };
+        let is_guess = guess.is_some();
+        let next = guess.unwrap_or(ahead);
+        let there = Local::new(likelihood.look(&next)?, priors, &next);
+        // Rounding hides a smaller gain; so near to the mode that the value cannot show it, a Newton step is right.
+        let noise = 1e-13 * here.value.abs();
+        let enough = if is_guess { 0.0 } else { 1e-4 * decrement };
+        let trusted = !shown && damping == 0.0;
+        if there.value.is_finite() && (trusted || there.value >= here.value + enough - noise) {
+            (theta, here) = (next, there);
+            (last, guessed) = (decrement, is_guess);
+            damping = if damping <= LITTLE_DAMPING { 0.0 } else { damping * 0.1 };
+        } else if is_guess {
+            (last, guessed) = (0.0, true);
+        } else if damping > 1e12 {
+            return Err(not_converged(decrement));
+        } else {
+            damping = (damping * 10.0).max(LITTLE_DAMPING);
+        }
+    }
+    Err(if flat { separated() } else { not_converged(decrement) })
+}
+
+/// The log-posterior's local form.
+struct Local {
+    value: f64,
+    gradient: Vec<f64>,
+    /// Of the negative log-posterior.
+    precision: Mat<f64>,
+    likelihood: Curvature,
+}
+
+impl Local {
+    fn new(likelihood: Curvature, priors: &Priors, theta: &[f64]) -> Local {
+        let dim = theta.len();
+        let mut value = likelihood.value;
+        let mut gradient = likelihood.gradient.clone();
+        let mut precision = Mat::from_fn(dim, dim, |i, j| likelihood.entry(i, j));
+        for (i, (prior, &x)) in priors.coefficients.iter().zip(theta).enumerate() {
+            let local = prior.smooth_local(x);
+            value += local.value;
+            gradient[i] += local.slope;
+            precision[(i, i)] -= local.bend;
+        }
+        Local { value, gradient, precision, likelihood }
+    }
+
+    /// The Newton step `H⁻¹ ∇` with `damping` times its diagonal's size added to `H`; nothing if that is not positive definite.
+    fn step(&self, damping: f64) -> Option<Vec<f64>> {
+        let dim = self.gradient.len();
+        let mut damped = self.precision.clone();
+        for i in 0..dim {
+            // No damping can help a diagonal of 0.
+            if self.precision[(i, i)] == 0.0 {
+                return None;
+            }
+            damped[(i, i)] += damping * self.precision[(i, i)].abs();
+        }
+        let factor = damped.llt(Side::Lower).ok()?;
+        let step = factor.solve(Mat::from_fn(dim, 1, |i, _| self.gradient[i]));
+        Some((0..dim).map(|i| step[(i, 0)]).collect())
+    }
+}
+
+fn separated() -> Error {
+    numerical(
+        "under a flat prior these rows have no posterior: some coefficients separate the classes perfectly, or one class is missing, and ever larger values fit ever better",
+        "give every coefficient a proper prior, for example --prior normal:2 or --prior cauchy:2.5",
+    )
+}
+
+/// The error for a curvature that has no inverse.
+pub(crate) fn singular(flat: bool) -> Error {
+    if flat {
+        numerical(
+            "under a flat prior these rows do not settle every coefficient: some columns depend on each other",
+            "leave a column out with --exclude, or give every coefficient a proper prior, for example --prior normal:2",
+        )
+    } else {
+        numerical(
+            "the posterior's curvature at its mode is not positive definite, so it has no normal approximation",
+            "use a prior with a wider spike, or a log-concave one such as normal:2",
+        )
+    }
+}
+
+fn not_converged(decrement: f64) -> Error {
+    let apart = decrement.sqrt();
+    numerical(
+        format!(
+            "the posterior's mode was not reached: the search ended {apart:.1e} standard deviations away from it"
+        ),
+        "standardise the columns, look for columns nearly equal to each other, or use a narrower prior",
+    )
+}
+
+fn not_finite() -> Error {
+    numerical(
+        "the posterior density is not finite at the start: a value or a weight of the rows is not finite",
+        "look for infinite values, or values beyond 1e150, in the data",
+    )
+}
+
+fn numerical(what: impl Into<String>, help: &str) -> Error {
+    ErrorKind::Numerical { what: what.into(), help: Some(help.to_string()) }.into()
+}

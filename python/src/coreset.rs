@@ -1,0 +1,155 @@
+//! Coresets for Python: how they are built, and what they hold.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use numpy::PyArray1;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyCapsule};
+use serde_json::json;
+use tithe::build::build_on;
+use tithe::engine::LocalEngine;
+use tithe::error::Error;
+use tithe::files::{
+    Output, RowFormat, coreset_bytes, coreset_table, read_coreset, read_coreset_from, write_coreset,
+};
+use tithe::fit::fit_coreset;
+use tithe::generate::{Recipe, write_generated};
+use tithe::rng::Seed;
+use tithe::source::Input;
+use tithe::table::Table;
+
+use crate::data::Data;
+use crate::errors::to_python;
+use crate::options::{Building, Columns, Fitting, Reading};
+use crate::posterior::Posterior;
+use crate::shared::capsule_of;
+use crate::work::run;
+
+type Numbers<'py> = Bound<'py, PyArray1<f64>>;
+
+/// A coreset; a copy shares it.
+#[pyclass(frozen, module = "tithe._native")]
+pub struct Coreset(pub Arc<tithe::coreset::Coreset>);
+
+/// Builds a coreset.
+#[pyfunction]
+pub fn build(data: &Data, options: &Bound<'_, PyAny>, watcher: &Bound<'_, PyAny>) -> PyResult<Coreset> {
+    let (reading, columns): (Reading, Columns) = (options.extract()?, options.extract()?);
+    let building: Building = options.extract()?;
+    let opener = data.opener();
+    let built = run(watcher, move |watch| {
+        let settings = building.settings(&columns)?;
+        let missing = columns.missing()?;
+        let budget = opener.budget(reading.memory);
+        let source = opener.open(&reading.open_options(budget)?, budget, watch)?;
+        let roles = columns.roles(&*source)?;
+        let engine = LocalEngine::new(Table::new(source, &roles)?, &reading.engine(budget, missing), watch)?;
+        build_on(&engine, missing, &settings)
+    })?;
+    Ok(Coreset(Arc::new(built.coreset)))
+}
+
+#[pymethods]
+impl Coreset {
+    /// Reads a coreset's file.
+    #[staticmethod]
+    fn read(py: Python<'_>, path: PathBuf) -> PyResult<Coreset> {
+        let read = py.detach(|| read_coreset(&path));
+        Ok(Coreset(Arc::new(read.map_err(|error| to_python(py, &error))?)))
+    }
+
+    /// A coreset from the bytes of its file.
+    #[staticmethod]
+    fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Coreset> {
+        let read = read_coreset_from(&Input::bytes("the pickled coreset", bytes.to_vec()));
+        Ok(Coreset(Arc::new(read.map_err(|error| to_python(py, &error))?)))
+    }
+
+    /// The bytes of its file.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = coreset_bytes(&self.0).map_err(|error| to_python(py, &error))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Writes its file.
+    fn write(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let written = py.detach(|| write_coreset(&self.0, Output::create(&path)?));
+        written.map_err(|error| to_python(py, &error))
+    }
+
+    /// Its table, for whoever speaks Arrow.
+    fn stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        capsule_of(py, coreset_table(&self.0).map_err(|error| to_python(py, &error))?)
+    }
+
+    /// The rows in the user's own units as the model has them (text one-hot), row by row, without the intercept.
+    fn x<'py>(&self, py: Python<'py>) -> PyResult<Numbers<'py>> {
+        let x = self.0.own_units().map_err(|error| to_python(py, &error))?;
+        Ok(PyArray1::from_vec(py, x))
+    }
+
+    /// The labels, 0 and 1.
+    fn y<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let labels = self.0.labels().map_err(|error| to_python(py, &error))?;
+        Ok(PyArray1::from_vec(py, labels.into_iter().map(i64::from).collect()))
+    }
+
+    fn weights<'py>(&self, py: Python<'py>) -> Numbers<'py> {
+        PyArray1::from_vec(py, self.0.weights.clone())
+    }
+
+    /// Positions of the rows in the data.
+    fn rows<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        PyArray1::from_vec(py, self.0.rows.positions.iter().map(|&row| row as i64).collect())
+    }
+
+    fn len(&self) -> usize {
+        self.0.rows.len()
+    }
+
+    /// How it was made, as JSON.
+    fn facts(&self) -> String {
+        let encoding = &self.0.encoding;
+        let (center, scale) = encoding.transform();
+        json!({
+            "provenance": self.0.provenance,
+            "encoding": encoding,
+            "coefficients": encoding.coefficient_names(),
+            "center": center,
+            "scale": scale,
+        })
+        .to_string()
+    }
+
+    /// Draws from its posterior.
+    fn fit(&self, options: &Bound<'_, PyAny>, watcher: &Bound<'_, PyAny>) -> PyResult<Posterior> {
+        let fitting: Fitting = options.extract()?;
+        let coreset = self.0.clone();
+        let fit = run(watcher, move |watch| fit_coreset(&coreset, &fitting.settings()?, watch))?;
+        Ok(Posterior(Arc::new(fit)))
+    }
+}
+
+/// The paper's synthetic data: to a file, or its columns one after the other and the labels.
+#[pyfunction]
+pub fn generate<'py>(
+    recipe: &str,
+    rows: u64,
+    seed: u64,
+    path: Option<PathBuf>,
+    watcher: &Bound<'py, PyAny>,
+) -> PyResult<Option<(Numbers<'py>, Numbers<'py>)>> {
+    let py = watcher.py();
+    let recipe: Recipe = recipe.parse().map_err(|what| to_python(py, &Error::setting("recipe", what)))?;
+    if let Some(path) = path {
+        run(watcher, move |watch| {
+            let format =
+                RowFormat::of(Path::new(&path), &[RowFormat::Parquet, RowFormat::Csv, RowFormat::Libsvm])?;
+            write_generated(recipe, Seed(seed), rows, Output::create(&path)?, format, watch)
+        })?;
+        return Ok(None);
+    }
+    let made = run(watcher, move |_| Ok(recipe.data(Seed(seed), rows as usize)))?;
+    Ok(Some((PyArray1::from_vec(py, made.x.concat()), PyArray1::from_vec(py, made.y))))
+}

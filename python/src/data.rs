@@ -1,0 +1,199 @@
+//! What Python hands over as data: paths, NumPy arrays, sparse rows, Arrow streams.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use arrow_array::ffi_stream::RecordBatchStreamReader;
+use arrow_array::types::UInt8Type;
+use arrow_array::{ArrayRef, BooleanArray, RecordBatchReader, StringArray, cast::AsArray};
+use pyo3::prelude::*;
+use tithe::engine::physical_memory;
+use tithe::error::{Error, Result};
+use tithe::progress::Observer;
+use tithe::source::arrays::{Arrays, Part, SparseRows};
+use tithe::source::memory::Batches;
+use tithe::source::once::{Kept, keep};
+use tithe::source::{Input, OpenOptions, Source, find_inputs, open_inputs};
+
+use crate::errors::to_python;
+use crate::shared::{matrix_of, stream_of, vector_of};
+use crate::work::Watch;
+
+/// Data, ready to be opened.
+#[pyclass(frozen, module = "tithe._native")]
+pub struct Data(Arc<Kind>);
+
+enum Kind {
+    Paths { names: Vec<String>, found: OnceLock<Vec<Input>> },
+    Arrays(Arrays),
+    Stream(Stream),
+}
+
+/// A stream of batches: read once, then kept.
+struct Stream {
+    reader: Mutex<Option<RecordBatchStreamReader>>,
+    /// True if its batches are in memory anyhow.
+    held: bool,
+    /// Columns that stand beside it.
+    beside: Vec<(String, ArrayRef)>,
+    kept: OnceLock<Kept>,
+}
+
+/// How much memory data may take.
+#[derive(Clone, Copy)]
+pub struct Budget {
+    /// Bytes for what comes once; more goes to a temporary file.
+    pub once: u64,
+    /// Bytes for decoded rows.
+    pub decoded: u64,
+}
+
+#[pymethods]
+impl Data {
+    /// Files, globs and directories.
+    #[staticmethod]
+    fn paths(names: Vec<String>) -> Data {
+        Data(Arc::new(Kind::Paths { names, found: OnceLock::new() }))
+    }
+
+    /// Named arrays side by side: `(names, kind, array)`, the kind one of `numbers`, `truths`, `sparse`, `text`. Sparse rows
+    /// are `(indptr, indices, data, columns)`, text is a list of words and `None`.
+    #[staticmethod]
+    fn arrays(py: Python<'_>, parts: Vec<(Vec<String>, String, Bound<'_, PyAny>)>) -> PyResult<Data> {
+        let mut named = Vec::with_capacity(parts.len());
+        for (names, kind, values) in parts {
+            let part = match kind.as_str() {
+                "numbers" => Part::Numbers(matrix_of(&values)?),
+                "truths" => Part::Truths(matrix_of(&values)?),
+                "text" => Part::Text(words(&values)?),
+                _ => Part::Sparse(sparse(&values)?),
+            };
+            named.push((names, part));
+        }
+        let arrays = Arrays::new(named).map_err(|error| to_python(py, &error))?;
+        Ok(Data(Arc::new(Kind::Arrays(arrays))))
+    }
+
+    /// A stream from an `__arrow_c_stream__`; `held` if its producer has it all in memory. Columns beside it are
+    /// `(name, kind, values)`.
+    #[staticmethod]
+    fn stream(
+        capsule: &Bound<'_, PyAny>,
+        held: bool,
+        beside: Vec<(String, String, Bound<'_, PyAny>)>,
+    ) -> PyResult<Data> {
+        let reader = Mutex::new(Some(stream_of(capsule)?));
+        let beside = beside
+            .into_iter()
+            .map(|(name, kind, values)| {
+                let column = match kind.as_str() {
+                    "text" => words(&values)?,
+                    "truths" => truths(&vector_of(&values)?),
+                    _ => vector_of(&values)?,
+                };
+                Ok((name, column))
+            })
+            .collect::<PyResult<_>>()?;
+        Ok(Data(Arc::new(Kind::Stream(Stream { reader, held, beside, kept: OnceLock::new() }))))
+    }
+}
+
+/// Bytes of zeros and ones as truths.
+fn truths(values: &ArrayRef) -> ArrayRef {
+    let bytes = values.as_primitive_opt::<UInt8Type>().map_or(&[][..], |bytes| bytes.values());
+    Arc::new(bytes.iter().map(|byte| Some(*byte != 0)).collect::<BooleanArray>())
+}
+
+fn words(values: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+    let words: Vec<Option<String>> = values.extract()?;
+    Ok(Arc::new(StringArray::from_iter(words)))
+}
+
+fn sparse(values: &Bound<'_, PyAny>) -> PyResult<SparseRows> {
+    let (starts, indices, data, columns): (Vec<usize>, Bound<'_, PyAny>, Bound<'_, PyAny>, usize) =
+        values.extract()?;
+    SparseRows::new(starts, vector_of(&indices)?, vector_of(&data)?, columns)
+        .map_err(|error| to_python(values.py(), &error))
+}
+
+/// Data on its way to another thread.
+#[derive(Clone)]
+pub struct Opener(Arc<Kind>);
+
+/// Streams that come once are given so much by default: the user may be counting on not holding them.
+const ONCE_BUDGET: u64 = 1 << 30;
+
+impl Data {
+    /// What opens it.
+    pub fn opener(&self) -> Opener {
+        Opener(self.0.clone())
+    }
+}
+
+impl Opener {
+    /// How much memory it may take: what the user said, or what suits it. Arrays are in memory already and are laid out
+    /// again for each pass.
+    pub fn budget(&self, said: Option<u64>) -> Budget {
+        match &*self.0 {
+            Kind::Arrays(_) => Budget { once: 0, decoded: said.unwrap_or(0) },
+            Kind::Stream(stream) if !stream.held => {
+                let half = said.unwrap_or(ONCE_BUDGET) / 2;
+                Budget { once: half, decoded: half }
+            }
+            _ => {
+                let all = said.unwrap_or_else(|| physical_memory().map_or(4 << 30, |bytes| bytes / 2));
+                Budget { once: all / 2, decoded: all }
+            }
+        }
+    }
+
+    /// Opens it; may be done more than once.
+    pub fn open(&self, options: &OpenOptions, budget: Budget, watch: &Watch) -> Result<Box<dyn Source>> {
+        match &*self.0 {
+            Kind::Paths { names, found } => {
+                let inputs = match found.get() {
+                    Some(inputs) => inputs.clone(),
+                    None => find_inputs(names, budget.once)?,
+                };
+                let _ = found.set(inputs.clone());
+                open_inputs(inputs, options)
+            }
+            Kind::Arrays(arrays) => {
+                let mut arrays = arrays.clone();
+                options.text.iter().try_for_each(|name| arrays.read_as_text(name))?;
+                Ok(Box::new(arrays))
+            }
+            Kind::Stream(stream) => match stream.kept(budget, watch)? {
+                Kept::Batches(mut batches) => {
+                    options.text.iter().try_for_each(|name| batches.read_as_text(name))?;
+                    Ok(Box::new(batches))
+                }
+                Kept::File(input) => open_inputs(vec![input], options),
+            },
+        }
+    }
+}
+
+impl Stream {
+    fn kept(&self, budget: Budget, watch: &Watch) -> Result<Kept> {
+        if let Some(kept) = self.kept.get() {
+            return Ok(kept.clone());
+        }
+        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let reader = reader.ok_or_else(|| {
+            Error::setting("data", "this stream has been read already and cannot be read again")
+        })?;
+        let memory = if self.held { u64::MAX } else { budget.once };
+        let mut kept = keep(reader.schema(), reader, memory, || watch.cancelled())?;
+        for (name, values) in &self.beside {
+            kept = Kept::Batches(match kept {
+                Kept::Batches(batches) => Batches::with_column(batches, name, values)?,
+                Kept::File(_) => {
+                    let what = "y and weight go with data in memory; a stream has them as columns";
+                    return Err(Error::setting("data", what));
+                }
+            });
+        }
+        let _ = self.kept.set(kept.clone());
+        Ok(kept)
+    }
+}

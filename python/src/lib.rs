@@ -1,0 +1,23 @@
+//! The private native module of the Python package `tithe`: conversions, work without the interpreter's lock, Ctrl-C,
+//! and errors as exceptions. Nothing is computed here; the typed and documented face is Python's, above.
+
+mod coreset;
+mod data;
+mod errors;
+mod options;
+mod posterior;
+mod shared;
+mod work;
+
+use pyo3::prelude::*;
+
+/// Below the package's own modules; not for users.
+#[pymodule(name = "_native")]
+mod native {
+    #[pymodule_export]
+    use super::coreset::{Coreset, build, generate};
+    #[pymodule_export]
+    use super::data::Data;
+    #[pymodule_export]
+    use super::posterior::{Posterior, verify};
+}

@@ -1,0 +1,322 @@
+"""Wrong input as Python users give it: each with its class and its message."""
+
+import pickle
+import re
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import tithe
+
+N = 200
+GENERATOR = np.random.default_rng(0)
+X = GENERATOR.normal(size=(N, 3))
+Y = (X[:, 0] + GENERATOR.normal(size=N) > 0).astype(int)
+FRAME = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=Y)
+
+
+def with_nan():
+    frame = FRAME.copy()
+    frame.loc[[7, 9], "b"] = np.nan
+    return frame
+
+
+def of_objects():
+    frame = FRAME.copy()
+    frame["b"] = [[1, 2]] * N
+    return frame
+
+
+CASES = {
+    "y with strings": (
+        lambda: tithe.build(X, np.where(Y, "yes", "no")),
+        tithe.ColumnError,
+        ValueError,
+        "column 'y': the label's values are 'no', 'yes'(.|\n)*positive=\"yes\"",
+    ),
+    "three classes": (
+        lambda: tithe.build(X, np.arange(N) % 3),
+        tithe.ColumnError,
+        ValueError,
+        "column 'y': .*(two|2)",
+    ),
+    "one class": (
+        lambda: tithe.build(X, np.ones(N)),
+        tithe.ColumnError,
+        ValueError,
+        "column 'y'",
+    ),
+    "NaN in X": (
+        lambda: tithe.build(with_nan(), label="y"),
+        tithe.MissingValuesError,
+        ValueError,
+        r"'b' \(2 missing, the first in row 8\)(.|\n)*help: .*exclude=.*missing=\"drop\"",
+    ),
+    "NaN in y": (
+        lambda: tithe.build(X, np.where(np.arange(N) == 3, np.nan, Y)),
+        tithe.MissingValuesError,
+        ValueError,
+        r"'y' \(1 missing, the first in row 4\)",
+    ),
+    "infinity": (
+        lambda: tithe.build(np.where(np.arange(N)[:, None] == 5, np.inf, X), Y),
+        tithe.MissingValuesError,
+        ValueError,
+        "1 infinite, the first in row 6",
+    ),
+    "an object column": (
+        lambda: tithe.build(of_objects(), label="y"),
+        tithe.InputTypeError,
+        TypeError,
+        r"column 'b' holds Python objects \(list\).*exclude=",
+    ),
+    "a column of mixed objects": (
+        lambda: tithe.build(FRAME.assign(b=[1, "x"] * (N // 2)), label="y"),
+        tithe.InputTypeError,
+        TypeError,
+        r"column 'b' holds Python objects \(int, str\)",
+    ),
+    "mismatched lengths": (
+        lambda: tithe.build(X, Y[:-1]),
+        tithe.ColumnError,
+        ValueError,
+        "column 'y': has 199 rows where the data has 200",
+    ),
+    "mismatched lengths of a frame and y": (
+        lambda: tithe.build(FRAME[["a", "b"]], Y[:-1]),
+        tithe.ColumnError,
+        ValueError,
+        "column 'y': has 199 rows where the data has 200",
+    ),
+    "mismatched lengths of a frame and words": (
+        lambda: tithe.build(FRAME[["a", "b"]], ["u", "v"]),
+        tithe.ColumnError,
+        ValueError,
+        "column 'y': has 2 rows where the data has 200",
+    ),
+    "an empty frame": (
+        lambda: tithe.build(FRAME.iloc[:0], label="y"),
+        tithe.NoRowsError,
+        ValueError,
+        "the data has no rows",
+    ),
+    "an empty array": (
+        lambda: tithe.build(X[:0], Y[:0]),
+        tithe.NoRowsError,
+        ValueError,
+        "the data has no rows",
+    ),
+    "an empty stream": (
+        lambda: tithe.build(pa.RecordBatchReader.from_batches(pa.Table.from_pandas(FRAME).schema, []), label="y"),
+        tithe.NoRowsError,
+        ValueError,
+        "the data has no rows",
+    ),
+    "no columns": (
+        lambda: tithe.build(X[:, :0], Y),
+        tithe.SettingError,
+        ValueError,
+        "features: no column is left",
+    ),
+    "a generator": (
+        lambda: tithe.build((row for row in X), Y),
+        tithe.InputTypeError,
+        TypeError,
+        "a generator is not data.*RecordBatchReader",
+    ),
+    "a list of lists": (
+        lambda: tithe.build(X.tolist(), Y),
+        tithe.InputTypeError,
+        TypeError,
+        "a list is not data.*numpy.asarray",
+    ),
+    "a dict": (lambda: tithe.build({"a": [1]}, Y), tithe.InputTypeError, TypeError, "a dict is not data"),
+    "None": (lambda: tithe.build(None), tithe.InputTypeError, TypeError, "NoneType is not data"),
+    "a LazyFrame": (
+        lambda: tithe.build(pl.from_pandas(FRAME).lazy(), label="y"),
+        tithe.InputTypeError,
+        TypeError,
+        r"call .collect\(\)",
+    ),
+    "complex numbers": (
+        lambda: tithe.build(X.astype(complex), Y),
+        tithe.InputTypeError,
+        TypeError,
+        r"dtype complex128.*astype\(float\)",
+    ),
+    "an array of objects": (
+        lambda: tithe.build(X.astype(object), Y),
+        tithe.InputTypeError,
+        TypeError,
+        "dtype object",
+    ),
+    "dates": (
+        lambda: tithe.build(FRAME.assign(b=pd.Timestamp("2026-01-01")), label="y"),
+        tithe.ColumnError,
+        ValueError,
+        "column 'b': values of type Timestamp.*cannot be used(.|\n)*exclude=\"b\"",
+    ),
+    "a structured array": (
+        lambda: tithe.build(np.zeros(3, dtype=[("a", float)]), Y),
+        tithe.InputTypeError,
+        TypeError,
+        "structured array",
+    ),
+    "1-D X": (lambda: tithe.build(X[:, 0], Y), tithe.InputTypeError, TypeError, r"two dimensions.*reshape\(-1, 1\)"),
+    "2-D y": (lambda: tithe.build(X, X[:, :2]), tithe.InputTypeError, TypeError, "y must be of one dimension"),
+    "X without y": (lambda: tithe.build(X), tithe.InputTypeError, TypeError, "X without y"),
+    "no label": (
+        lambda: tithe.build(FRAME),
+        tithe.SettingError,
+        ValueError,
+        r"label: is needed.*\(there are a, b, c, y\)",
+    ),
+    "a label that is not there": (
+        lambda: tithe.build(FRAME, label="Y"),
+        tithe.UnknownColumnError,
+        KeyError,
+        r"no column 'Y' to use as label \(did you mean 'y'\?\)",
+    ),
+    "y with a path": (lambda: tithe.build("x.csv", Y), tithe.InputTypeError, TypeError, "label="),
+    "a path to nothing": (
+        lambda: tithe.build("nowhere/*.parquet", label="y"),
+        tithe.NoInputError,
+        FileNotFoundError,
+        "nowhere",
+    ),
+    "a size of no rows": (
+        lambda: tithe.build(X, Y, size=0),
+        tithe.SettingError,
+        ValueError,
+        "size: must be at least 1",
+    ),
+    "a size of half a row": (
+        lambda: tithe.build(X, Y, size=0.5),
+        tithe.SettingError,
+        ValueError,
+        "size: must be a whole number, but is 0.5",
+    ),
+    "size and kl": (lambda: tithe.build(X, Y, size=10, kl=0.1), tithe.SettingError, ValueError, "only one of them"),
+    "an unknown method": (
+        lambda: tithe.build(X, Y, method="best"),
+        tithe.SettingError,
+        ValueError,
+        "method: 'best' is none",
+    ),
+    "a wrong memory": (
+        lambda: tithe.build(X, Y, memory="4 apples"),
+        tithe.SettingError,
+        ValueError,
+        "memory: '4 apples' is not a size",
+    ),
+    "negative weights": (
+        lambda: tithe.build(X, Y, weight=-np.ones(N)),
+        tithe.ColumnError,
+        ValueError,
+        "column 'weight'",
+    ),
+    "an unknown recipe": (
+        lambda: tithe.generate("cake", 10),
+        tithe.SettingError,
+        ValueError,
+        "'cake' is none of binary5",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_wrong_data_is_refused_in_words(case):
+    work, kind, python_kind, message = CASES[case]
+    with pytest.raises(tithe.TitheError) as caught:
+        work()
+    assert type(caught.value) is kind
+    assert isinstance(caught.value, python_kind)
+    assert re.search(message, str(caught.value)), str(caught.value)
+    assert "--" not in str(caught.value), "words of the command line"
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    return tithe.build(FRAME, label="y", size=100).fit(draws=100)
+
+
+def test_a_feature_missing_when_predicting(posterior):
+    with pytest.raises(
+        tithe.UnknownColumnError, match=r"no column 'b' to use as a feature(.|\n)*the columns are: a, c"
+    ):
+        posterior.predict_proba(FRAME[["a", "c"]])
+    with pytest.raises(tithe.ColumnError, match="X has 2 features, but the posterior was fitted with 3: a, b, c"):
+        posterior.predict_proba(X[:, :2])
+
+
+def test_a_value_missing_when_predicting(posterior):
+    with pytest.raises(tithe.CellError, match="row 8, column 'b': the value is missing"):
+        posterior.predict_proba(with_nan())
+
+
+def test_an_unseen_level_when_predicting():
+    frame = FRAME.assign(city=np.where(X[:, 1] > 0, "Rome", "Oslo"))
+    posterior = tithe.build(frame, label="y", size=100).fit(draws=100)
+    other = frame.assign(city="Lima")
+    with pytest.raises(tithe.CellError, match=r"the level 'Lima' was not there(.|\n)*unseen=\"reference\""):
+        posterior.predict_proba(other)
+    reference = next(name for name in ["Rome", "Oslo"] if f"city={name}" not in posterior.coefficients)
+    np.testing.assert_array_equal(
+        posterior.predict_proba(other, unseen="reference"), posterior.predict_proba(frame.assign(city=reference))
+    )
+
+
+def test_wrong_settings_of_a_fit(posterior):
+    core = tithe.build(FRAME, label="y", size=100)
+    with pytest.raises(tithe.SettingError, match="no sampler 'gibbs'"):
+        core.fit(sampler="gibbs")
+    with pytest.raises(tithe.SettingError, match="chains: must be at least 1"):
+        core.fit(chains=0)
+    with pytest.raises(tithe.SettingError, match="there is no coefficient 'd'"):
+        core.fit(prior_for={"d": "normal:1"})
+    with pytest.raises(tithe.SettingError, match="prior"):
+        core.fit(prior="normal:-1")
+
+
+def from_the_future(data: bytes) -> bytes:
+    """The bytes of a file whose metadata say version 2."""
+    assert data.count(b'"version":1,') == 1
+    return data.replace(b'"version":1,', b'"version":2,')
+
+
+@pytest.mark.parametrize("kind", ["coreset", "posterior"])
+def test_a_pickle_from_a_newer_version(kind, posterior, tmp_path):
+    thing = posterior if kind == "posterior" else tithe.build(FRAME, label="y", size=100)
+    rebuild, (data,) = thing.__reduce__()
+    with pytest.raises(
+        tithe.WrongFileError, match=rf"'the pickled {kind}' is of format version 2(.|\n)*use a newer tithe"
+    ):
+        rebuild(from_the_future(data))
+    with pytest.raises(tithe.WrongFileError, match="is no file of tithe's"):
+        rebuild(data[: len(data) // 2])
+    pickled = pickle.dumps(thing)
+    assert pickle.loads(pickled) == thing
+
+
+def test_files_that_are_something_else(tmp_path, posterior):
+    posterior.write(tmp_path / "posterior.parquet")
+    with pytest.raises(tithe.WrongFileError, match=r"is a posterior, not a coreset(.|\n)*tithe.build makes coresets"):
+        tithe.read_coreset(tmp_path / "posterior.parquet")
+    with pytest.raises(tithe.FileError, match="cannot read") as caught:
+        tithe.read_coreset(tmp_path / "nothing.parquet")
+    assert isinstance(caught.value, OSError)
+    with pytest.raises(tithe.FileError, match="cannot write"):
+        posterior.write(tmp_path / "no" / "folder" / "x.parquet")
+
+
+def test_a_stream_whose_producer_fails():
+    def batches():
+        yield pa.RecordBatch.from_pandas(FRAME)
+        raise RuntimeError("the database went away")
+
+    reader = pa.RecordBatchReader.from_batches(pa.Schema.from_pandas(FRAME), batches())
+    with pytest.raises(tithe.MalformedError, match="the database went away"):
+        tithe.build(reader, label="y")

@@ -1,0 +1,181 @@
+"""The same data by every way in gives the same coreset; column names and types survive."""
+
+import pathlib
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+import scipy.sparse
+
+import tithe
+
+#: Blocks that end inside batches, row groups and units.
+BLOCK = 3000
+
+
+@pytest.fixture(scope="module")
+def by_command(command, folder):
+    command(
+        "build",
+        "data.parquet",
+        "--label",
+        "y",
+        "--size",
+        300,
+        "--block-rows",
+        BLOCK,
+        "-o",
+        "by-command.parquet",
+        cwd=folder,
+    )
+    return (folder / "by-command.parquet").read_bytes()
+
+
+def reader_of(table):
+    batches = table.to_batches(max_chunksize=777)
+    return pa.RecordBatchReader.from_batches(table.schema, iter(batches))
+
+
+WAYS = {
+    "path": lambda folder, table: folder / "data.parquet",
+    "string": lambda folder, table: str(folder / "data.parquet"),
+    "glob": lambda folder, table: str(folder / "dat*.parquet"),
+    "pandas": lambda folder, table: table.to_pandas(),
+    "pandas with an index": lambda folder, table: table.to_pandas().set_index(np.arange(len(table))[::-1]),
+    "polars": lambda folder, table: pl.from_arrow(table),
+    "pyarrow table": lambda folder, table: table,
+    "pyarrow reader": lambda folder, table: reader_of(table),
+    "pyarrow dataset": lambda folder, table: pa.dataset.dataset(folder / "data.parquet").scanner().to_reader(),
+    "DuckDB relation": lambda folder, table: duckdb.sql(f"select * from '{folder / 'data.parquet'}'"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_in_gives_the_same_bytes(way, folder, table, by_command, tmp_path):
+    core = tithe.build(WAYS[way](folder, table), label="y", size=300, block_rows=BLOCK)
+    core.write(tmp_path / "core.parquet")
+    assert (tmp_path / "core.parquet").read_bytes() == by_command
+
+
+@pytest.mark.parametrize("layout", ["C", "F", "reversed", "every second column of a wider one", "with a frame's y"])
+def test_numpy_of_any_layout_gives_the_same_bytes(layout, matrix, by_command, tmp_path):
+    X, y = matrix
+    if layout == "F":
+        X = np.asfortranarray(X)
+    elif layout == "reversed":
+        X, y = np.ascontiguousarray(X[::-1])[::-1], np.ascontiguousarray(y[::-1])[::-1]
+        assert X.strides[0] < 0
+    elif layout == "every second column of a wider one":
+        wide = np.zeros((len(X), 20))
+        wide[:, ::2] = X
+        X = wide[:, ::2]
+    elif layout == "with a frame's y":
+        y = pd.Series(y, index=np.arange(len(y))[::-1])
+    core = tithe.build(X, y, size=300, block_rows=BLOCK)
+    core.write(tmp_path / "core.parquet")
+    assert (tmp_path / "core.parquet").read_bytes() == by_command
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_a_frame_with_y_beside_it(frame, table, matrix, by_command):
+    columns = {name: table[name].to_numpy() for name in table.column_names[:-1]}
+    core = tithe.build(frame(columns), matrix[1], size=300, block_rows=BLOCK)
+    assert core._native.to_bytes() == by_command
+
+
+def test_what_comes_once_and_is_too_large_goes_through_a_file(table, by_command):
+    core = tithe.build(reader_of(table), label="y", size=300, block_rows=BLOCK, memory="100KiB")
+    assert core._native.to_bytes() == by_command
+
+
+def test_threads_and_memory_change_nothing(folder, by_command):
+    for settings in [{"threads": 1}, {"threads": 3}, {"memory": 0}]:
+        core = tithe.build(folder / "data.parquet", label="y", size=300, block_rows=BLOCK, **settings)
+        assert core._native.to_bytes() == by_command
+
+
+def test_sparse_rows_are_those_of_a_libsvm_file(command, tmp_path):
+    generator = np.random.default_rng(1)
+    X = scipy.sparse.random(3000, 12, density=0.3, random_state=generator, format="csr")
+    y = np.where(X @ generator.normal(size=12) + generator.logistic(size=3000) > 0, 1.0, -1.0)
+    lines = []
+    for n in range(X.shape[0]):
+        row = X[n].tocoo()
+        pairs = " ".join(f"{i + 1}:{float(v)!r}" for i, v in sorted(zip(row.coords[-1], row.data, strict=True)))
+        lines.append(f"{y[n]:+.0f} {pairs}\n")
+    (tmp_path / "data.libsvm").write_text("".join(lines))
+    command("build", "data.libsvm", "--size", 300, "-o", "core.parquet", cwd=tmp_path)
+    for same in [X, X.tocsc(), X.tocoo(), scipy.sparse.csr_array(X)]:
+        assert (
+            tithe.build(same, y, label="label", size=300)._native.to_bytes() == (tmp_path / "core.parquet").read_bytes()
+        )
+    dense = tithe.build(X.toarray(), y, label="label", size=300, standardize=False)
+    sparse = tithe.build(X, y, label="label", size=300, standardize=False)
+    np.testing.assert_array_equal(dense.weights, sparse.weights)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", ">f8", ">i4"])
+def test_every_type_of_number_is_read(dtype):
+    generator = np.random.default_rng(2)
+    values = generator.integers(0, 100, size=(2000, 3))
+    y = values[:, 0] + generator.normal(size=2000) * 30 > 50
+    core = tithe.build(values.astype(dtype), y, size=200)
+    wanted = tithe.build(values.astype(float), y, size=200)
+    np.testing.assert_array_equal(core.X, wanted.X)
+    np.testing.assert_array_equal(core.weights, wanted.weights)
+    assert core.to_arrow().schema.field("y").type == pa.bool_()
+
+
+def test_names_and_types_survive(tmp_path):
+    generator = np.random.default_rng(3)
+    n = 3000
+    frame = pd.DataFrame(
+        {
+            "age": generator.integers(18, 90, n).astype("int32"),
+            "income": generator.lognormal(size=n).astype("float32"),
+            "member": generator.random(n) < 0.5,
+            "city": pd.Categorical(generator.choice(["Rome", "Oslo", "Lima"], n)),
+            "bought": generator.choice(["yes", "no"], n),
+        }
+    )
+    core = tithe.build(frame, label="bought", positive="yes", size=200)
+    assert core.classes == ["no", "yes"]
+    assert core.coefficients[:4] == ["intercept", "age", "income", "member"]
+    assert [name.partition("=")[0] for name in core.coefficients[4:]] == ["city", "city"]
+    types = dict(zip(core.to_arrow().schema.names, core.to_arrow().schema.types, strict=True))
+    assert (types["age"], types["income"], types["member"], types["city"]) == (
+        pa.int32(),
+        pa.float32(),
+        pa.bool_(),
+        pa.string(),
+    )
+    rows = frame.iloc[core.rows].reset_index(drop=True)
+    ours = core.to_pandas()
+    for name in ["age", "income", "member"]:
+        np.testing.assert_array_equal(ours[name], rows[name])
+    assert list(ours["city"]) == list(rows["city"].astype(str))
+    np.testing.assert_array_equal(core.y, (rows["bought"] == "yes").astype(int))
+    np.testing.assert_array_equal(core.X[:, 0], rows["age"])
+    for i, name in enumerate(core.feature_names[3:], start=3):
+        np.testing.assert_array_equal(core.X[:, i], (rows["city"].astype(str) == name.partition("=")[2]).astype(float))
+
+
+def test_weights_by_name_and_by_array(matrix):
+    X, y = matrix
+    weights = np.random.default_rng(4).integers(1, 4, len(y)).astype(float)
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(1, 11)]).assign(y=y, weight=weights)
+    by_array = tithe.build(X, y, weight=weights, size=300)
+    assert by_array == tithe.build(frame, label="y", weight="weight", size=300)
+    assert by_array.provenance["mass"] == weights.sum()
+
+
+def test_several_paths_are_one_data_set(table, folder, tmp_path, by_command):
+    for i in range(2):
+        pa.parquet.write_table(table.slice(i * 10_000, 10_000), tmp_path / f"part-{i}.parquet")
+    parts = [tmp_path / "part-0.parquet", str(tmp_path / "part-1.parquet")]
+    for data in [parts, tmp_path, pathlib.Path(tmp_path)]:
+        assert tithe.build(data, label="y", size=300, block_rows=BLOCK)._native.to_bytes() == by_command

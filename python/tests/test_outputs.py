@@ -1,0 +1,138 @@
+"""What comes out: frames, ArviZ, predictions, pickles, and what a notebook shows."""
+
+import pickle
+
+import arviz
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import tithe
+
+
+def test_frames_hold_the_same_rows(core, table):
+    arrow = core.to_arrow()
+    assert arrow.column_names == [*table.column_names, "weight", "row"]
+    assert isinstance(core.to_pandas(), pd.DataFrame) and isinstance(core.to_polars(), pl.DataFrame)
+    pd.testing.assert_frame_equal(core.to_pandas(), core.to_polars().to_arrow().to_pandas())
+    whole = table.to_pandas()
+    pd.testing.assert_frame_equal(core.to_pandas()[table.column_names], whole.iloc[core.rows].reset_index(drop=True))
+    np.testing.assert_array_equal(core.X, whole.iloc[core.rows].to_numpy()[:, :-1])
+    np.testing.assert_array_equal(core.y, (whole["y"].iloc[core.rows] > 0).astype(int))
+    assert pa.table(core).equals(arrow)
+    assert len(core) == len(core.weights) == len(core.rows)
+
+
+@pytest.mark.parametrize("sampler", ["nuts", "mala", "laplace"])
+def test_arviz_finds_the_same_summary(core, sampler):
+    posterior = core.fit(sampler=sampler, seed=3)
+    data = posterior.to_arviz()
+    ours, theirs = posterior.summary(), arviz.summary(data, round_to="none")
+    assert list(theirs.index) == list(ours.index) == posterior.coefficients
+    for name in ["mean", "sd", "mcse_mean", "mcse_sd", "ess_bulk", "ess_tail", "r_hat"]:
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-6, err_msg=name)
+    assert data.posterior.sizes == {"chain": 4, "draw": 1000}
+    wanted = {
+        "nuts": {
+            "lp",
+            "acceptance_rate",
+            "step_size",
+            "diverging",
+            "energy",
+            "tree_depth",
+            "n_steps",
+            "reached_max_treedepth",
+        },
+        "mala": {"lp", "acceptance_rate", "step_size"},
+        "laplace": {"lp"},
+    }
+    assert set(data.sample_stats.data_vars) == wanted[sampler]
+
+
+def test_plots_are_arvizs(posterior):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    assert posterior.plot("forest", var_names=["x1", "x2"]) is not None
+
+
+def test_predictions_are_the_command_lines(command, folder, posterior, table, matrix):
+    posterior.write(folder / "by-python.parquet")
+    table, X = table.slice(0, 1000), matrix[0][:1000]
+    pyarrow.parquet.write_table(table, folder / "new.parquet")
+    command("predict", "by-python.parquet", "new.parquet", "-o", "predicted.parquet", "--interval", 0.8, cwd=folder)
+    wanted = pd.read_parquet(folder / "predicted.parquet")
+    for data in [folder / "new.parquet", table, table.to_pandas(), X, np.asfortranarray(X)]:
+        probabilities = posterior.predict_proba(data)
+        np.testing.assert_array_equal(probabilities[:, 1], wanted["probability"])
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    interval = posterior.predict_interval(table, interval=0.8)
+    np.testing.assert_array_equal(interval, wanted[["probability_lower", "probability_upper"]])
+
+
+def test_the_check_against_all_data_is_the_command_lines(command, folder, posterior, table, matrix):
+    posterior.write(folder / "to-verify.parquet")
+    record = command("verify", "to-verify.parquet", "--data", "data.parquet", cwd=folder)
+    for data in [(folder / "data.parquet",), (table,), matrix]:
+        found = tithe.verify(posterior, *data)
+        assert (found.kl, found.verdict, found.n_rows) == (record["kl"], record["verdict"], 20_000)
+        assert found.corrected == record["corrected"] and found.drawn == record["drawn"]
+    assert found.same_data and found.weights.sum() == pytest.approx(1.0)
+    assert found.summary().loc["x1", ("corrected", "mean")] == record["corrected"]["x1"]["mean"]
+    assert posterior.verify(*matrix).kl == found.kl
+    with pytest.raises(tithe.OtherDataError, match="not the data that it was made from"):
+        tithe.verify(posterior, matrix[0][1:], matrix[1][1:])
+    assert not tithe.verify(posterior, matrix[0][1:], matrix[1][1:], force=True).same_data
+
+
+def test_everything_pickles(core, posterior, matrix, tmp_path):
+    verification = posterior.verify(*matrix)
+    for thing in [core, posterior]:
+        again = pickle.loads(pickle.dumps(thing))
+        assert again == thing and repr(again) == repr(thing)
+    assert pickle.loads(pickle.dumps(core)).fit(seed=5, draws=100) == core.fit(seed=5, draws=100)
+    again = pickle.loads(pickle.dumps(verification))
+    assert (again.kl, list(again.weights)) == (verification.kl, list(verification.weights))
+    assert pickle.loads(pickle.dumps(core.certificate)) == core.certificate
+    for error in [tithe.UnknownColumnError("no"), tithe.ColumnError("no"), tithe.FileError("no")]:
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_files_are_the_command_lines(command, folder, core, posterior, tmp_path):
+    core.write(tmp_path / "core.parquet")
+    assert (tmp_path / "core.parquet").read_bytes() == (folder / "core.parquet").read_bytes()
+    posterior.write(tmp_path / "post.parquet")
+    command("fit", folder / "core.parquet", "--seed", 5, "-o", "by-command.parquet", cwd=tmp_path)
+    assert (tmp_path / "post.parquet").read_bytes() == (tmp_path / "by-command.parquet").read_bytes()
+    assert tithe.read_posterior(tmp_path / "by-command.parquet") == posterior
+
+
+def test_what_a_person_sees(core, posterior, matrix):
+    shown = [repr(core), repr(posterior), repr(posterior.verify(*matrix))]
+    assert "stand for 20,000" in shown[0] and "indistinguishable" in shown[0] and "KL" in shown[0]
+    assert "4 chains of 1,000 draws by nuts" in shown[1] and "nothing to warn of" in shown[1]
+    assert "indistinguishable" in shown[2]
+    for thing in [core, posterior, posterior.verify(*matrix)]:
+        page = thing._repr_html_()
+        assert "<table>" in page and "20,000" in page
+    assert "too small (try size=" in repr(tithe.build(*matrix, size=20))
+    assert "none: uniform gives none" in repr(tithe.build(*matrix, size=60, method="uniform"))
+
+
+def test_an_exact_coreset_says_so():
+    X, y = tithe.generate("binary5", 5000)
+    core = tithe.build(X, y)
+    assert core.certificate == tithe.Certificate("exact", 0.0)
+    assert core.weights.sum() == 5000 and "exact" in repr(core)
+
+
+def test_priors_and_settings_arrive(core):
+    posterior = core.fit(
+        prior="cauchy:2.5", intercept_prior="normal:10", prior_for={"x1": "normal:0.01"}, chains=2, draws=300
+    )
+    assert posterior.priors["x2"] == "cauchy:2.5" and posterior.priors["intercept"] == "normal:10"
+    assert posterior.draws.shape == (2, 300, 11)
+    assert abs(posterior.mean[1]) < 0.2 < posterior.mean[2]

@@ -1,0 +1,125 @@
+"""The estimators among scikit-learn's own tools."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression as Plain
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.utils.estimator_checks import check_estimator
+
+import tithe
+
+#: Fewer draws than by default: the checks fit some hundred times.
+FAST = {"chains": 2, "draws": 300, "warmup": 300}
+
+
+@pytest.mark.parametrize(
+    "estimator", [tithe.LogisticRegression(**FAST), tithe.CoresetSampler()], ids=lambda e: type(e).__name__
+)
+def test_scikit_learns_own_checks_pass(estimator, monkeypatch):
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    results = check_estimator(estimator, on_skip=None, on_fail="raise")
+    assert len(results) > 40
+    skipped = {result["check_name"] for result in results if result["status"] != "passed"}
+    assert skipped == set()
+
+
+@pytest.fixture(scope="module")
+def frame(table):
+    return table.to_pandas()
+
+
+def test_it_is_the_posterior_of_the_coreset(matrix):
+    X, y = matrix
+    model = tithe.LogisticRegression(size=300, random_state=0).fit(X, y)
+    core = model.coreset_
+    assert len(core) <= 300 and list(model.classes_) == [-1, 1]
+    assert model.coef_.shape == model.coef_sd_.shape == (1, 10)
+    np.testing.assert_array_equal(model.coef_[0], model.posterior_.summary()["mean"].iloc[1:])
+    np.testing.assert_array_equal(model.coef_sd_[0], model.posterior_.summary()["sd"].iloc[1:])
+    plain = Plain(C=4.0).fit(X, y)
+    assert np.all(np.abs(model.coef_[0] - plain.coef_[0]) < 0.2 * model.coef_sd_[0] + 0.01)
+    assert abs(model.score(X, y) - plain.score(X, y)) < 0.005
+    interval = model.predict_interval(X[:50])
+    probability = model.predict_proba(X[:50])[:, 1]
+    assert np.all((interval[:, 0] < probability) & (probability < interval[:, 1]))
+    assert np.all(model.predict_interval(X[:50], interval=0.5)[:, 1] <= interval[:, 1])
+
+
+def test_it_works_in_pipelines_searches_and_cross_validation(frame):
+    X, y = frame.drop(columns="y").iloc[:4000, :4], np.where(frame["y"].iloc[:4000] > 0, "good", "bad")
+    model = tithe.LogisticRegression(size=300, random_state=0, **FAST)
+    pipeline = make_pipeline(PolynomialFeatures(2, include_bias=False), model).fit(X, y)
+    assert pipeline.score(X, y) > 0.75
+    scores = cross_val_score(model, X, y, cv=3)
+    assert scores.min() > 0.75
+    scores = cross_val_score(model, X, y, cv=3, scoring="neg_log_loss")
+    assert scores.min() > -0.5
+    search = GridSearchCV(model, {"prior": ["normal:0.01", "normal:2"]}, cv=3, scoring="neg_log_loss").fit(X, y)
+    assert search.best_params_ == {"prior": "normal:2"}
+    assert list(search.best_estimator_.feature_names_in_) == list(X.columns)
+    assert search.best_estimator_.posterior_.coefficients == ["intercept", *X.columns]
+    with pytest.raises(ValueError, match="feature names"):
+        search.predict(X[X.columns[::-1]])
+    with pytest.raises(ValueError, match="feature"):
+        search.predict(X.iloc[:, :3])
+
+
+def test_the_same_random_state_gives_the_same_model(matrix):
+    X, y = matrix[0][:3000], matrix[1][:3000]
+    model = tithe.LogisticRegression(size=300, random_state=7, **FAST)
+    first, second = model.fit(X, y).coef_, clone(model).fit(X, y).coef_
+    np.testing.assert_array_equal(first, second)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+def test_a_column_may_be_called_anything(frame):
+    X = frame[["x1", "x2"]].set_axis(["intercept", "y"], axis="columns")
+    model = tithe.LogisticRegression(size=200, random_state=0, **FAST).fit(X, frame["y"])
+    assert model.coef_.shape == (1, 2)
+
+
+def test_the_sampler_makes_data_small_for_others(frame, matrix):
+    sampler = tithe.CoresetSampler(size=400, random_state=1)
+    X, y, weights = sampler.fit_resample(frame.drop(columns="y"), frame["y"])
+    assert isinstance(X, pd.DataFrame) and isinstance(y, pd.Series) and len(X) == len(y) == len(weights) <= 400
+    pd.testing.assert_frame_equal(X, frame.drop(columns="y").iloc[sampler.rows_])
+    small, full = (Plain(C=4.0).fit(*data).coef_[0] for data in [(X, y, weights), matrix])
+    # Both regularise on slightly different scales; the posterior's sd is about 0.03.
+    np.testing.assert_allclose(small, full, atol=0.01)
+    array = tithe.CoresetSampler(size=400, random_state=1).fit_resample(*matrix)
+    np.testing.assert_array_equal(array[0], X.to_numpy())
+
+
+def test_rows_of_no_weight_are_no_rows(matrix):
+    X, y = matrix[0][:2000], matrix[1][:2000]
+    weights = np.ones(2000)
+    weights[::4] = 0
+    sampler = tithe.CoresetSampler(size=200, random_state=0).fit(X, y, weights)
+    assert not np.any(sampler.rows_ % 4 == 0)
+    kept = weights > 0
+    other = tithe.CoresetSampler(size=200, random_state=0).fit(X[kept], y[kept], weights[kept])
+    np.testing.assert_array_equal(sampler.weights_, other.weights_)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (
+            np.arange(100) % 3,
+            "Only binary classification is supported. The type of the target is multiclass; it has 3 classes",
+        ),
+        (np.zeros(100), "only 1 class: 0"),
+        (np.linspace(0, 1, 100), "Unknown label type: continuous"),
+        (np.where(np.arange(100) % 2, None, "a"), "None|missing|type"),
+    ],
+)
+def test_wrong_targets_are_refused(y, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        tithe.LogisticRegression().fit(np.random.default_rng(0).normal(size=(100, 2)), y)

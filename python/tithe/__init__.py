@@ -1,0 +1,84 @@
+"""Bayesian logistic regression on a few hundred weighted rows that stand for all of them.
+
+>>> import tithe
+>>> X, y = tithe.generate("mixture", 20_000)
+>>> core = tithe.build(X, y, size=300)
+>>> posterior = core.fit()
+>>> posterior.summary().loc["x1", "mean"].round(1)
+np.float64(1.0)
+"""
+
+from __future__ import annotations
+
+from importlib import metadata as _metadata
+from typing import TYPE_CHECKING, Any
+
+from ._coreset import Certificate, Coreset, build, read_coreset
+from ._errors import (
+    CellError,
+    ColumnError,
+    FileError,
+    InputTypeError,
+    MalformedError,
+    MissingValuesError,
+    NoInputError,
+    NoRowsError,
+    NumericalError,
+    OtherDataError,
+    SchemaMismatchError,
+    SettingError,
+    TitheError,
+    TitheWarning,
+    UnknownColumnError,
+    WrongFileError,
+)
+from ._generate import generate
+from ._posterior import Posterior, Verification, read_posterior, verify
+
+if TYPE_CHECKING:
+    from ._sklearn import CoresetSampler, LogisticRegression
+
+__version__ = _metadata.version("tithe")
+
+__all__ = [
+    "CellError",
+    "Certificate",
+    "ColumnError",
+    "Coreset",
+    "CoresetSampler",
+    "FileError",
+    "InputTypeError",
+    "LogisticRegression",
+    "MalformedError",
+    "MissingValuesError",
+    "NoInputError",
+    "NoRowsError",
+    "NumericalError",
+    "OtherDataError",
+    "Posterior",
+    "SchemaMismatchError",
+    "SettingError",
+    "TitheError",
+    "TitheWarning",
+    "UnknownColumnError",
+    "Verification",
+    "WrongFileError",
+    "build",
+    "generate",
+    "read_coreset",
+    "read_posterior",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # scikit-learn is loaded only by those who use it.
+    if name in ("CoresetSampler", "LogisticRegression"):
+        from . import _sklearn
+
+        return getattr(_sklearn, name)
+    raise AttributeError(f"module 'tithe' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

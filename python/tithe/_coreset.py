@@ -1,0 +1,411 @@
+"""Coresets: built from any data, fitted, written, and handed to other tools."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _native
+from ._data import DataLike, Path, Vector, is_sparse, names_of, native, reading, whole
+from ._errors import InputTypeError, SettingError
+from ._posterior import Posterior
+from ._progress import Watcher
+from ._show import count, described, number, table
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+__all__ = ["Certificate", "Coreset", "build", "read_coreset"]
+
+
+def build(
+    data: DataLike,
+    y: Vector | None = None,
+    *,
+    label: str | None = None,
+    size: int | None = None,
+    kl: float | None = None,
+    epsilon: float | None = None,
+    delta: float = 0.05,
+    method: str | None = None,
+    positive: object = None,
+    weight: str | Vector | None = None,
+    features: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
+    text: Sequence[str] = (),
+    missing: str = "error",
+    intercept: bool = True,
+    standardize: bool = True,
+    max_levels: int = 100,
+    seed: int = 0,
+    threads: int | None = None,
+    memory: int | str | None = None,
+    block_rows: int | None = None,
+    format: str | None = None,
+    header: bool = True,
+    zero_based: bool = False,
+    clusters: int = 6,
+    radius: float | str = "auto:3",
+    theta_star: Mapping[str, float] | None = None,
+    centers: str = "exact",
+    collapse: bool = True,
+    constant: float = 4.0,
+    prior_scale: float = 2.0,
+    progress: bool | None = None,
+) -> Coreset:
+    """Build a coreset: a few weighted rows that stand for all of them.
+
+    Parameters
+    ----------
+    data:
+        A path, glob or directory, or several (Parquet, CSV, TSV, LIBSVM, Arrow); a NumPy array or a SciPy sparse matrix
+        with ``y`` beside it; or anything with ``__arrow_c_stream__``: pandas, polars, pyarrow, a DuckDB relation. What
+        comes only once and does not fit in ``memory`` goes through a temporary file.
+    y:
+        The labels, where they are not a column of ``data``.
+    label:
+        The column with the two classes; with ``y``, the name to give it (``"y"``).
+    size, kl, epsilon, delta:
+        How many rows: that many (1000); or as few as bring the KL to the full posterior below ``kl``; or as many as the
+        paper's theorem asks for ``epsilon`` and ``delta`` (goes with ``method="sensitivity"``).
+    method:
+        ``"calibrated"`` (default), ``"sensitivity"`` (the paper's Algorithm 1) or ``"uniform"`` (the baseline).
+    positive:
+        The label's positive value; needed where the label is text.
+    weight:
+        The column of weights, or an array of them, if the data is weighted already.
+    features, exclude:
+        The columns to use, or not to use.
+    columns:
+        Names of the columns of a NumPy array (``x1``, ``x2``, …).
+    text:
+        Columns read as text (categories), whatever they hold.
+    missing:
+        ``"error"``, or ``"drop"`` to leave out rows with a missing value.
+    intercept, standardize, max_levels:
+        How columns enter the model.
+    seed, block_rows:
+        What the result depends on; the same give the same bytes.
+    threads, memory:
+        What it does not depend on: the number of threads (all), and the bytes that decoded rows may take
+        (``"4GiB"``; by default half of the machine's memory; 1 GiB for what comes once; nothing for arrays, which
+        are in memory already).
+    format, header, zero_based:
+        How files are read, where it cannot be told from them.
+    clusters, radius, theta_star, centers, collapse, constant, prior_scale:
+        Details of the method; see ``tithe build --help``.
+    progress:
+        Show a bar (with tqdm); by default on a terminal and in a notebook.
+
+    Examples
+    --------
+    >>> import tithe
+    >>> X, y = tithe.generate("mixture", 20_000)
+    >>> core = tithe.build(X, y, size=300)
+    >>> len(core) <= 300
+    True
+    >>> core.certificate.verdict
+    'indistinguishable'
+    """
+    names = names_of("exclude", exclude) or []
+    by_name = weight if isinstance(weight, str) else None
+    beside = None if isinstance(weight, str) else weight
+    weight_name = "weight" if beside is not None else by_name
+    is_array = isinstance(data, np.ndarray) or is_sparse(data)
+    if y is not None and label is None:
+        label = "y"
+    if is_array and y is None and label is None:
+        raise InputTypeError("X without y: give the labels as the second argument")
+    if label is not None and not isinstance(label, str):
+        raise SettingError(f"label: must be the name of a column, but is of type {type(label).__name__}")
+    if columns is not None and not is_array:
+        raise SettingError("columns: names the columns of an array; other data has names of its own")
+    ready = native(
+        data, y, weight=beside, label=label, weight_name=weight_name or "weight", columns=columns, exclude=names
+    )
+    options: dict[str, Any] = {
+        "label": label,
+        "weight": weight_name,
+        "features": names_of("features", features),
+        "exclude": names,
+        "positive": _positive(positive),
+        "intercept": bool(intercept),
+        "standardize": bool(standardize),
+        "max_levels": whole("max_levels", max_levels),
+        "missing": str(missing),
+        "size": None if size is None else whole("size", size, least=1),
+        "kl": kl,
+        "epsilon": epsilon,
+        "delta": delta,
+        "constant": constant,
+        "method": method,
+        "clusters": whole("clusters", clusters),
+        "radius": radius,
+        "theta_star": list((theta_star or {}).items()),
+        "centers": centers,
+        "collapse": bool(collapse),
+        "prior_scale": prior_scale,
+        "seed": whole("seed", seed),
+    }
+    options |= reading(format, header, zero_based, text, threads, memory, block_rows)
+    with Watcher(progress) as watcher:
+        return Coreset(_native.build(ready, options, watcher))
+
+
+def _positive(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, (bool, np.bool_)):
+        return str(bool(value)).lower()
+    return str(value)
+
+
+def read_coreset(path: Path) -> Coreset:
+    """Read a coreset that ``Coreset.write`` or the command line wrote."""
+    return Coreset(_native.Coreset.read(os.fspath(path)))
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How far a coreset's posterior is from the full data's."""
+
+    #: ``"exact"``, ``"indistinguishable"``, ``"good"`` or ``"too small"``.
+    verdict: str
+    #: KL from the coreset's posterior to the full data's, in nats.
+    kl: float
+    #: The largest shift of a coefficient's mean, in posterior standard deviations.
+    max_mean_shift: float = 0.0
+    #: The smallest ratio of a coefficient's standard deviation to the full posterior's.
+    sd_ratio_min: float = 1.0
+    #: The largest.
+    sd_ratio_max: float = 1.0
+    #: A size worth trying, where this one is too small.
+    try_size: int | None = None
+
+    def __str__(self) -> str:
+        if self.verdict == "exact":
+            return "exact: the likelihood is the full data's own"
+        advice = f" (try size={self.try_size})" if self.try_size else ""
+        return (
+            f"{self.verdict}{advice}: KL {number(self.kl)} nats, means shifted by at most "
+            f"{number(self.max_mean_shift)} sd, sd ratios {number(self.sd_ratio_min)} to {number(self.sd_ratio_max)}"
+        )
+
+
+class Coreset:
+    """A few weighted rows that stand for all of them, and how they were chosen.
+
+    Made by :func:`build`, :func:`read_coreset` or :func:`merge`.
+    """
+
+    def __init__(self, native: _native.Coreset) -> None:
+        if not isinstance(native, _native.Coreset):
+            raise InputTypeError("a Coreset is made by tithe.build or tithe.read_coreset")
+        self._native = native
+        self._facts: dict[str, Any] = json.loads(native.facts())
+
+    def __len__(self) -> int:
+        return self._native.len()
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """How it was made: settings, seed, what was found on the way."""
+        return dict(self._facts["provenance"])
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows of the data it stands for."""
+        return int(self._facts["provenance"]["rows"])
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """How far its posterior is from the full data's; ``None`` for methods that do not tell."""
+        facts = self._facts["provenance"]
+        if facts["exact"]:
+            return Certificate("exact", 0.0)
+        calibration = facts.get("calibration")
+        if calibration is None:
+            return None
+        found = calibration["certificate"]
+        verdict: Any = found["verdict"]
+        try_size = None
+        if isinstance(verdict, dict):
+            try_size = int(verdict["TooSmall"]["try_size"])
+            verdict = "too small"
+        ratios = found["sd_ratios"]
+        return Certificate(
+            verdict=verdict.lower(),
+            kl=found["kl"],
+            max_mean_shift=max((abs(shift) for shift in found["mean_shifts"]), default=0.0),
+            sd_ratio_min=min(ratios, default=1.0),
+            sd_ratio_max=max(ratios, default=1.0),
+            try_size=try_size,
+        )
+
+    @property
+    def warnings(self) -> list[str]:
+        """What there was to warn of when it was built."""
+        return list(self._facts["provenance"]["warnings"])
+
+    @property
+    def has_intercept(self) -> bool:
+        """Whether the model has an intercept."""
+        return bool(self._facts["encoding"]["intercept"])
+
+    @property
+    def coefficients(self) -> list[str]:
+        """Names of the model's coefficients, the intercept first."""
+        return list(self._facts["coefficients"])
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the columns of :attr:`X`."""
+        return self.coefficients[int(self.has_intercept) :]
+
+    @property
+    def classes(self) -> list[Any]:
+        """The label's two values, the negative one first."""
+        label = self._facts["encoding"]["label"]
+        return [label["negative"], label["positive"]]
+
+    @property
+    def X(self) -> npt.NDArray[np.float64]:
+        """The rows in your own units, text columns one-hot; no intercept."""
+        return self._native.x().reshape(len(self), len(self.feature_names))
+
+    @property
+    def y(self) -> npt.NDArray[np.int64]:
+        """The labels, 1 for the positive class and 0 for the other."""
+        return self._native.y()
+
+    @property
+    def weights(self) -> npt.NDArray[np.float64]:
+        """How much each row counts in the log-likelihood."""
+        return self._native.weights()
+
+    @property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """Where the rows stand in the data, from 0."""
+        return self._native.rows()
+
+    @property
+    def center(self) -> npt.NDArray[np.float64]:
+        """What the model takes off each column of :attr:`X`."""
+        return np.array(self._facts["center"][int(self.has_intercept) :])
+
+    @property
+    def scale(self) -> npt.NDArray[np.float64]:
+        """What it divides each column by: priors are on this scale."""
+        return np.array(self._facts["scale"][int(self.has_intercept) :])
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._native.stream()
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Give the table: your columns, the label, ``weight`` and ``row``."""
+        import pyarrow
+
+        return pyarrow.table(self)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Give the same as a pandas frame."""
+        frame: pandas.DataFrame = self.to_arrow().to_pandas()
+        return frame
+
+    def to_polars(self) -> polars.DataFrame:
+        """Give the same as a polars frame."""
+        import polars
+
+        return polars.DataFrame(self)
+
+    def write(self, path: Path) -> None:
+        """Write it as a Parquet file, which the command line reads too."""
+        self._native.write(os.fspath(path))
+
+    def fit(
+        self,
+        *,
+        prior: str = "normal:2",
+        intercept_prior: str | None = None,
+        prior_for: Mapping[str, str] | None = None,
+        sampler: str = "nuts",
+        chains: int = 4,
+        draws: int = 1000,
+        warmup: int = 1000,
+        seed: int = 0,
+        threads: int | None = None,
+        progress: bool | None = None,
+    ) -> Posterior:
+        """Draw from the posterior.
+
+        Parameters
+        ----------
+        prior, intercept_prior, prior_for:
+            ``"normal:SCALE"``, ``"cauchy:SCALE"``, ``"student:DEGREES:SCALE"``, ``"laplace:SCALE"``,
+            ``"spike-slab:SPIKE:SLAB:INCLUSION"`` or ``"flat"``, on the standardised scale; of all coefficients, of the
+            intercept, and of coefficients by name.
+        sampler:
+            ``"nuts"``, ``"mala"``, ``"mala-plain"`` (the paper's) or ``"laplace"``.
+        chains, draws, warmup, seed:
+            How much to draw; the same seed gives the same draws.
+        threads, progress:
+            As for :func:`build`.
+
+        Examples
+        --------
+        >>> import tithe
+        >>> X, y = tithe.generate("mixture", 20_000)
+        >>> posterior = tithe.build(X, y, size=300).fit(draws=500)
+        >>> posterior.draws.shape
+        (4, 500, 11)
+        """
+        options = {
+            "prior": prior,
+            "intercept_prior": intercept_prior,
+            "prior_for": list((prior_for or {}).items()),
+            "sampler": sampler,
+            "chains": whole("chains", chains),
+            "draws": whole("draws", draws),
+            "warmup": whole("warmup", warmup),
+            "seed": whole("seed", seed),
+            "threads": None if threads is None else whole("threads", threads),
+        }
+        with Watcher(progress) as watcher:
+            return Posterior(self._native.fit(options, watcher))
+
+    def _lines(self) -> list[tuple[str, str]]:
+        facts = self._facts["provenance"]
+        lines = [
+            ("rows", f"{count(len(self))} weighted rows stand for {count(self.n_rows)}"),
+            ("model", f"{count(len(self.coefficients))} coefficients; {facts['method']}, seed {facts['seed']}"),
+        ]
+        certificate = self.certificate
+        lines.append(("certificate", str(certificate) if certificate else f"none: {facts['method']} gives none"))
+        return lines
+
+    def __repr__(self) -> str:
+        return described("tithe.Coreset", self._lines())
+
+    def _repr_html_(self) -> str:
+        return table("tithe.Coreset", self._lines(), self.warnings)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _coreset_from_bytes, (self._native.to_bytes(),)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Coreset) and self._native.to_bytes() == other._native.to_bytes()
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _coreset_from_bytes(data: bytes) -> Coreset:
+    return Coreset(_native.Coreset.from_bytes(data))

@@ -1,0 +1,290 @@
+"""What users hand over as data, made ready for the native module: nothing is copied that need not be."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _native
+from ._errors import ColumnError, InputTypeError, NoRowsError, SettingError
+
+
+class ArrowStream(Protocol):
+    """Anything that speaks the Arrow PyCapsule stream: pandas, polars, pyarrow, DuckDB and more."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Give a stream of record batches."""
+        ...
+
+
+Path: TypeAlias = "str | os.PathLike[str]"
+Vector: TypeAlias = "npt.ArrayLike"
+DataLike: TypeAlias = "Path | Sequence[Path] | npt.NDArray[Any] | ArrowStream | Any"
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_UNITS |= {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+
+
+def byte_count(size: int | str | None) -> int | None:
+    """Read a size in bytes: a number, or words such as ``"4GiB"``."""
+    if size is None:
+        return None
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([a-zA-Z]*)\s*", str(size))
+    unit = _UNITS.get(match[2].lower()) if match else None
+    if match is None or unit is None or match[1].count(".") > 1:
+        raise SettingError(f"memory: '{size}' is not a size such as '4GiB' or a number of bytes")
+    return int(float(match[1]) * unit)
+
+
+def whole(name: str, value: Any, *, least: int = 0) -> int:
+    """Take a whole number, or say which argument is none."""
+    try:
+        number = int(value.__index__())
+    except AttributeError:
+        raise SettingError(f"{name}: must be a whole number, but is {value!r}") from None
+    if number < least:
+        raise SettingError(f"{name}: must be at least {least}, but is {number}")
+    return number
+
+
+def names_of(name: str, value: Iterable[str] | None) -> list[str] | None:
+    """Take a list of names; a single string would be taken letter by letter."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return [value]
+    names = list(value)
+    for each in names:
+        if not isinstance(each, str):
+            raise SettingError(f"{name}: {each!r} is not the name of a column")
+    return names
+
+
+def reading(
+    format: str | None = None,
+    header: bool = True,
+    zero_based: bool = False,
+    text: Sequence[str] = (),
+    threads: int | None = None,
+    memory: int | str | None = None,
+    block_rows: int | None = None,
+) -> dict[str, Any]:
+    """Gather the options of everything that reads data."""
+    return {
+        "format": format,
+        "header": bool(header),
+        "zero_based": bool(zero_based),
+        "text": names_of("text", text) or [],
+        "threads": None if threads is None else whole("threads", threads),
+        "memory": byte_count(memory),
+        "block_rows": None if block_rows is None else whole("block_rows", block_rows),
+    }
+
+
+def _kind_of(data: Any) -> str:
+    """Say where an object comes from: ``pandas.DataFrame``, whatever module it is defined in."""
+    return f"{type(data).__module__.partition('.')[0]}.{type(data).__qualname__}"
+
+
+def is_path(data: Any) -> bool:
+    """Tell paths from other data."""
+    if isinstance(data, (str, os.PathLike)):
+        return True
+    return isinstance(data, (list, tuple)) and bool(data) and all(isinstance(d, (str, os.PathLike)) for d in data)
+
+
+def is_sparse(data: Any) -> bool:
+    """Tell SciPy's sparse matrices and arrays from other data."""
+    return type(data).__module__.startswith("scipy.sparse")
+
+
+def default_names(count: int) -> list[str]:
+    """Names of columns that have none."""
+    return [f"x{i}" for i in range(1, count + 1)]
+
+
+def native(
+    data: Any,
+    y: Vector | None = None,
+    *,
+    weight: Vector | None = None,
+    label: str | None = None,
+    weight_name: str = "weight",
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+) -> _native.Data:
+    """Make any data ready: ``y`` and ``weight`` stand beside it as columns ``label`` and ``weight_name``."""
+    beside: list[tuple[str, str, Any]] = []
+    if y is not None:
+        beside.append((label or "y", *_vector("y", y)))
+    if weight is not None:
+        beside.append((weight_name, *_vector("weight", weight)))
+    if is_path(data):
+        if beside:
+            raise InputTypeError("y and weight arrays do not go with paths: name the columns with label= and weight=")
+        paths = [data] if isinstance(data, (str, os.PathLike)) else data
+        return _native.Data.paths([os.fspath(path) for path in paths])
+    if isinstance(data, np.ndarray) or is_sparse(data):
+        kind, values = ("sparse", _compressed(data)) if is_sparse(data) else _matrix(data)
+        width = int(data.shape[1])
+        names = default_names(width) if columns is None else [str(name) for name in columns]
+        if len(names) != width:
+            raise SettingError(f"columns: there are {len(names)} names for {width} columns")
+        rows = data.shape[0]
+        for name, _, column in beside:
+            if len(column) != rows:
+                raise ColumnError(f"column '{name}': has {len(column)} rows where the data has {rows}")
+        parts = [(names, kind, values)] if width else []
+        return _native.Data.arrays(parts + [([name], own, column) for name, own, column in beside])
+    if hasattr(data, "__arrow_c_stream__"):
+        return _stream(data, beside, exclude)
+    raise InputTypeError(_refusal(data))
+
+
+def _refusal(data: Any) -> str:
+    """Say what to do with an object that is no data."""
+    kind = _kind_of(data)
+    if isinstance(data, (list, tuple)):
+        return "a list is not data: make it an array with numpy.asarray, or a data frame"
+    if hasattr(data, "__next__"):
+        return (
+            "a generator is not data: it has no columns and comes only once. "
+            "For a stream of batches use pyarrow.RecordBatchReader.from_batches(schema, batches)"
+        )
+    if kind == "polars.LazyFrame":
+        return "a LazyFrame is not data yet: call .collect() on it first"
+    if kind in ("pandas.Series", "polars.Series"):
+        return "a single column is not data: give a data frame, and name the label with label="
+    if isinstance(data, dict):
+        return "a dict is not data: make it a data frame"
+    return (
+        f"an object of type {kind} is not data: give a path, a NumPy array, a SciPy sparse matrix, or anything with "
+        "__arrow_c_stream__ (pandas, polars, pyarrow, DuckDB)"
+    )
+
+
+def _matrix(data: npt.NDArray[Any]) -> tuple[str, npt.NDArray[Any]]:
+    """A NumPy array of two dimensions as the native module takes it."""
+    if data.dtype.names is not None:
+        raise InputTypeError("a structured array is not a matrix: make it a data frame, pandas.DataFrame(data)")
+    if data.ndim != 2:
+        raise InputTypeError(
+            f"X must be of two dimensions, rows by columns, but has {data.ndim}. "
+            "Reshape it: X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if it is one row"
+        )
+    return _usable("X", data)
+
+
+def _usable(what: str, data: npt.NDArray[Any]) -> tuple[str, npt.NDArray[Any]]:
+    """An array of numbers or truths in a type and a layout that the native module reads in place."""
+    kind = data.dtype.kind
+    if kind == "b":
+        return "truths", data.view(np.uint8)
+    if kind not in "iuf":
+        raise InputTypeError(
+            f"{what} has the dtype {data.dtype}, which holds no plain numbers: "
+            "convert it with astype(float), or use a data frame, where each column has a type of its own"
+        )
+    if data.dtype.itemsize > 8 or data.dtype == np.float16 or not data.dtype.isnative:
+        narrow = np.float64 if data.dtype.itemsize > 8 else (np.float32 if data.dtype == np.float16 else None)
+        data = data.astype(narrow or data.dtype.newbyteorder("="))
+    if not data.flags.aligned or any(stride % data.dtype.itemsize for stride in data.strides):
+        data = np.ascontiguousarray(data)
+    return "numbers", data
+
+
+def _vector(what: str, values: Vector) -> tuple[str, Any]:
+    """One column as the native module takes it: numbers, truths or words."""
+    array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise InputTypeError(f"{what} must be of one dimension, but has the shape {array.shape}")
+    if array.dtype.kind in "OUST":
+        return _words(what, array)
+    kind, array = _usable(what, array)
+    return kind, np.ascontiguousarray(array)
+
+
+def _words(what: str, array: npt.NDArray[Any]) -> tuple[str, Any]:
+    """A column of Python objects: all words, or all numbers, or all truths."""
+    values = array.tolist()
+    present = [value for value in values if value is not None and value == value]
+    if array.dtype.kind == "S":
+        raise InputTypeError(f"{what} holds bytes: decode them to strings first")
+    if all(isinstance(value, str) for value in present):
+        return "text", [value if isinstance(value, str) else None for value in values]
+    if all(isinstance(value, (bool, np.bool_)) for value in values):
+        return "truths", np.array(values, dtype=bool).view(np.uint8)
+    if all(isinstance(value, (int, float, np.number)) for value in present):
+        return "numbers", np.array([np.nan if value is None else value for value in values], dtype=float)
+    kinds = sorted({type(value).__name__ for value in present})
+    raise InputTypeError(
+        f"{what} holds Python objects of more than one kind ({', '.join(kinds)}); make them all of one"
+    )
+
+
+def _compressed(data: Any) -> tuple[Any, Any, Any, int]:
+    """SciPy's sparse matrix as compressed rows."""
+    rows = data.tocsr()
+    kind, values = _usable("X", rows.data)
+    if kind == "truths":
+        values = values.astype(np.float64)
+    indices = rows.indices
+    if indices.dtype not in (np.dtype(np.int32), np.dtype(np.int64)):
+        indices = indices.astype(np.int64)
+    return rows.indptr.tolist(), indices, np.ascontiguousarray(values), int(data.shape[1])
+
+
+#: These have all their rows in memory, so that keeping their batches costs nothing.
+_HELD = {"pandas.DataFrame", "polars.DataFrame", "pyarrow.Table", "pyarrow.RecordBatch", "pyarrow.lib.Table"}
+
+
+def _stream(data: Any, beside: list[tuple[str, str, Any]], exclude: Sequence[str]) -> _native.Data:
+    """Anything that gives Arrow batches."""
+    kind = _kind_of(data)
+    if kind == "pandas.DataFrame":
+        data = _plain_frame(data, exclude)
+    if kind in ("pandas.Series", "polars.Series"):
+        raise InputTypeError(_refusal(data))
+    held = kind in _HELD
+    if held and hasattr(data, "__len__") and len(data) == 0 and kind != "pyarrow.RecordBatch":
+        raise NoRowsError("the data has no rows")
+    try:
+        capsule = data.__arrow_c_stream__()
+    except (TypeError, ValueError) as error:
+        raise InputTypeError(f"the data cannot be read as Arrow: {error}") from error
+    if beside and not held:
+        raise InputTypeError(
+            "y and weight arrays go with data that is in memory; of a stream name the columns with label= and weight="
+        )
+    plain = []
+    for name, own, column in beside:
+        if own != "text" and len(column) != len(data):
+            raise ColumnError(f"column '{name}': has {len(column)} rows where the data has {len(data)}")
+        plain.append((name, own, column))
+    return _native.Data.stream(capsule, held, plain)
+
+
+def _plain_frame(data: Any, exclude: Sequence[str]) -> Any:
+    """A pandas frame whose index is no column and whose names are strings."""
+    if not all(isinstance(name, str) for name in data.columns):
+        data = data.set_axis([str(name) for name in data.columns], axis="columns")
+    for name, dtype in data.dtypes.items():
+        if dtype.kind != "O" or type(dtype).__module__.partition(".")[0] != "numpy":
+            continue
+        kinds = sorted({type(value).__name__ for value in data[name] if value is not None and value == value})
+        if name in exclude:
+            # Not to be used, and perhaps not to be had as Arrow; the name stays.
+            data = data.assign(**{str(name): None})
+        elif kinds not in ([], ["str"], ["bool"], ["float"], ["int"], ["float", "int"]):
+            raise InputTypeError(
+                f"column '{name}' holds Python objects ({', '.join(kinds)}), not numbers, truths or words: "
+                "convert it with astype(...), or leave it out with exclude="
+            )
+    return data.reset_index(drop=True)

@@ -1,0 +1,75 @@
+"""The package's exceptions: one class for each kind of error, each also what Python people would catch."""
+
+from __future__ import annotations
+
+
+class TitheError(Exception):
+    """Anything that went wrong in this package."""
+
+
+class FileError(TitheError, OSError):
+    """The operating system refused to read or write a file."""
+
+
+class NoInputError(TitheError, FileNotFoundError):
+    """A path, glob or directory that names nothing to read."""
+
+
+class MalformedError(TitheError, ValueError):
+    """Data that as a whole is not what it should be."""
+
+
+class CellError(TitheError, ValueError):
+    """One value, or one row, that cannot be read."""
+
+
+class SchemaMismatchError(TitheError, ValueError):
+    """Part files whose columns differ."""
+
+
+class UnknownColumnError(TitheError, KeyError, ValueError):
+    """A column that the data does not have."""
+
+    def __str__(self) -> str:  # KeyError would show the message in quotes
+        return str(self.args[0]) if self.args else ""
+
+
+class ColumnError(TitheError, ValueError):
+    """A column whose content cannot serve its purpose."""
+
+
+class MissingValuesError(TitheError, ValueError):
+    """Values that are missing, infinite or not exactly representable."""
+
+
+class NoRowsError(TitheError, ValueError):
+    """Data that holds no usable row."""
+
+
+class SettingError(TitheError, ValueError):
+    """An argument that makes no sense."""
+
+
+class WrongFileError(TitheError, ValueError):
+    """A coreset or posterior, on disk or pickled, that this version cannot use."""
+
+
+class OtherDataError(TitheError, ValueError):
+    """Data that is not what a posterior was made from."""
+
+
+class NumericalError(TitheError, ArithmeticError):
+    """A computation that did not reach a usable answer."""
+
+
+class InputTypeError(TitheError, TypeError):
+    """An object that cannot be read as data."""
+
+
+class TitheWarning(UserWarning):
+    """Something to know, though the work goes on."""
+
+
+for _class in [kind for kind in globals().values() if isinstance(kind, type)]:
+    # What users see and pickle is `tithe.ColumnError`.
+    _class.__module__ = "tithe"
