@@ -14,18 +14,23 @@ pub enum Approach {
     Uniform,
     /// Calibrated weights.
     Calibrated,
+    /// Calibrated weights, from one reading of the rows, block by block.
+    Stream,
 }
 
 impl Approach {
     /// All of them, in the order of legends.
-    pub const ALL: [Approach; 3] = [Approach::Uniform, Approach::Coreset, Approach::Calibrated];
+    pub const ALL: [Approach; 4] =
+        [Approach::Uniform, Approach::Coreset, Approach::Calibrated, Approach::Stream];
+    /// Those that have all rows at hand.
+    pub const OF_ALL_ROWS: [Approach; 3] = [Approach::Uniform, Approach::Coreset, Approach::Calibrated];
 
     /// How `build` is told.
     pub fn method(self) -> Method {
         match self {
             Approach::Coreset => Method::Sensitivity,
             Approach::Uniform => Method::Uniform,
-            Approach::Calibrated => Method::Calibrated,
+            Approach::Calibrated | Approach::Stream => Method::Calibrated,
         }
     }
 
@@ -35,6 +40,7 @@ impl Approach {
             Approach::Coreset => "coreset",
             Approach::Uniform => "uniform",
             Approach::Calibrated => "calibrated",
+            Approach::Stream => "stream",
         }
     }
 
@@ -44,6 +50,7 @@ impl Approach {
             Approach::Coreset => "Coreset (the paper's)",
             Approach::Uniform => "Uniform",
             Approach::Calibrated => "Calibrated coreset",
+            Approach::Stream => "Calibrated stream",
         }
     }
 
@@ -53,6 +60,7 @@ impl Approach {
             Approach::Coreset => Color::BLUE,
             Approach::Uniform => Color::VERMILION,
             Approach::Calibrated => Color::GREEN,
+            Approach::Stream => Color::PURPLE,
         }
     }
 
@@ -62,6 +70,7 @@ impl Approach {
             Approach::Coreset => Marker::Circle,
             Approach::Uniform => Marker::Square,
             Approach::Calibrated => Marker::Triangle,
+            Approach::Stream => Marker::Diamond,
         }
     }
 }

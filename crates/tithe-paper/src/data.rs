@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
-use tithe::block::Column;
+use tithe::block::{Column, Segment};
 use tithe::engine::{EngineSettings, LocalEngine};
 use tithe::error::{Error, ErrorKind, Result};
 use tithe::generate::Recipe;
 use tithe::progress::Silent;
 use tithe::rng::{Purpose, Seed, open_unit};
 use tithe::source::memory::Columns;
-use tithe::source::{OpenOptions, open};
+use tithe::source::{OpenOptions, Source, open};
+use tithe::stream::tree::Rows;
 use tithe::survey::EncodingSettings;
 use tithe::table::{Roles, Table};
 
@@ -169,10 +170,27 @@ impl Part {
         Part::new(columns)
     }
 
+    /// The rows as a stream would bring them, so many at a time.
+    pub fn blocks(&self, rows: usize) -> impl Iterator<Item = Rows> {
+        let roles = self.roles();
+        (0..self.rows()).step_by(rows.max(1)).map(move |first| {
+            let last = (first + rows).min(self.rows());
+            let column =
+                |(_, values): &(String, Vec<f64>)| Column::Number(values[first..last].to_vec().into());
+            let segment = Segment { columns: self.columns.iter().map(column).collect(), len: last - first };
+            let fields = self.source.fields().to_vec();
+            Rows { fields, segment, first_row: first as u64, roles: roles.clone(), is_sparse: false }
+        })
+    }
+
+    fn roles(&self) -> Roles {
+        let label = self.columns.last().map(|(name, _)| name.clone()).unwrap_or_default();
+        Roles { label, ..Roles::default() }
+    }
+
     /// An engine over the rows, on one thread: cells run beside each other.
     pub fn engine(&self) -> Result<LocalEngine<'static>> {
-        let label = self.columns.last().map(|(name, _)| name.clone()).unwrap_or_default();
-        let table = Table::new(Box::new(self.source.clone()), &Roles { label, ..Roles::default() })?;
+        let table = Table::new(Box::new(self.source.clone()), &self.roles())?;
         let settings = EngineSettings { threads: Some(1), ..EngineSettings::default() };
         LocalEngine::new(table, &settings, &Silent)
     }

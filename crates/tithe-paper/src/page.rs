@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use tithe_plot::Chart;
 
+use crate::approach::Approach;
 use crate::data::Set;
 use crate::runner::Context;
 use crate::tables::Table;
@@ -87,7 +88,9 @@ pub fn markdown(context: &Context<'_>, sections: &[Section]) -> String {
     if sections.iter().any(|section| !section.claims.is_empty()) {
         page += "\n## Claims\n\n| claim | here | numbers |\n| --- | --- | --- |\n";
         for claim in sections.iter().flat_map(|section| &section.claims) {
-            let _ = writeln!(page, "| {} | **{}** | {} |", claim.claim, claim.verdict.word(), claim.found);
+            let cell = |text: &str| text.replace('|', "\\|");
+            let (what, found) = (cell(&claim.claim), cell(&claim.found));
+            let _ = writeln!(page, "| {what} | **{}** | {found} |", claim.verdict.word());
         }
     }
     for section in sections {
@@ -108,17 +111,18 @@ pub fn markdown(context: &Context<'_>, sections: &[Section]) -> String {
 
 /// What was run of each set.
 fn settings(context: &Context<'_>) -> String {
-    let mut text = "\n| data | repeats of Figure 2 | posteriors drawn by | sizes of calibrated coresets |\n\
+    let mut text = "\n| data | repeats of Figure 2 (of streams) | posteriors drawn by | sizes of calibrated coresets |\n\
                     | --- | ---: | --- | --- |\n"
         .to_string();
     for set in context.library.available() {
         let drawing = context.profile.drawing(set);
-        let sizes = context.profile.sizes(set, crate::approach::Approach::Calibrated);
+        let sizes = context.profile.sizes(set, Approach::Calibrated);
         let _ = writeln!(
             text,
-            "| {} | {} | {}, {} × {} draws after {} | {} |",
+            "| {} | {} ({}) | {}, {} × {} draws after {} | {} |",
             context.library.title(set),
-            context.profile.repeats(set),
+            context.profile.repeats(set, Approach::Coreset),
+            context.profile.repeats(set, Approach::Stream),
             drawing.sampler,
             drawing.chains,
             drawing.draws,

@@ -85,10 +85,11 @@ impl Profile {
         }
     }
 
-    /// Repeats with a set.
-    pub fn repeats(self, set: Set) -> usize {
+    /// Repeats of an approach with a set.
+    pub fn repeats(self, set: Set, approach: Approach) -> usize {
         match self {
             Profile::Quick | Profile::Hour if set.is_wide() => 1,
+            Profile::Hour if approach == Approach::Stream => 3,
             Profile::Quick => 2,
             Profile::Hour if set == Set::CovType => 2,
             Profile::Hour => 10,
@@ -102,6 +103,7 @@ impl Profile {
             Profile::Quick if set.is_wide() => &[312],
             Profile::Quick => &[312, 1250],
             // Calibration of thousands of features over many thousands of rows takes minutes.
+            Profile::Hour if approach == Approach::Stream && (set.is_wide() || set == Set::CovType) => &[],
             Profile::Hour if approach == Approach::Calibrated && set.is_wide() => &[625, 2500],
             Profile::Hour if approach == Approach::Calibrated && set == Set::CovType => &SIZES[..5],
             _ => &SIZES,
@@ -134,7 +136,12 @@ impl Profile {
         }
     }
 
-    /// Times that a timing is taken.
+    /// Takes of each timing.
+    pub fn takes(self) -> usize {
+        if self == Profile::Quick { 1 } else { 3 }
+    }
+
+    /// Repeats of a timing, with other seeds.
     pub fn timings(self) -> usize {
         match self {
             Profile::Quick | Profile::Hour => 1,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::axis::{Axis, Tick};
+use crate::axis::{Axis, Scale, Tick};
 use crate::style::{Color, Line, Marker};
 
 /// A point of a curve, with a bar about it where it has one.
@@ -38,6 +38,12 @@ pub struct Curve {
     pub line: Line,
 }
 
+impl Curve {
+    fn has_bars(&self) -> bool {
+        self.points.iter().any(|point| point.bar.is_some())
+    }
+}
+
 /// A horizontal line across a panel.
 #[derive(Clone, Debug)]
 pub struct Level {
@@ -66,6 +72,18 @@ pub struct Panel {
     pub levels: Vec<Level>,
 }
 
+impl Panel {
+    /// A place in the grid that stays empty.
+    pub fn gap() -> Panel {
+        let axis = || Axis::new("", Scale::Linear);
+        Panel { title: String::new(), x: axis(), y: axis(), curves: Vec::new(), levels: Vec::new() }
+    }
+
+    fn is_gap(&self) -> bool {
+        self.title.is_empty() && self.curves.is_empty() && self.levels.is_empty()
+    }
+}
+
 /// Panels in a grid, under one legend.
 #[derive(Clone, Debug)]
 pub struct Chart {
@@ -82,6 +100,8 @@ const RIGHT: f64 = 16.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 46.0;
 const EDGE: f64 = 8.0;
+/// How far bars at the same x stand apart.
+const ASIDE: f64 = 4.0;
 const LEGEND_LINE: f64 = 20.0;
 /// The length of a legend's line, and what follows it.
 const KEY: f64 = 26.0;
@@ -118,7 +138,7 @@ impl Chart {
                 x += entry.width();
             }
         }
-        for (i, panel) in self.panels.iter().enumerate() {
+        for (i, panel) in self.panels.iter().enumerate().filter(|(_, panel)| !panel.is_gap()) {
             let x = EDGE + (i % columns) as f64 * (LEFT + size.width + RIGHT) + LEFT;
             let y = top + (i / columns) as f64 * (TOP + size.height + BOTTOM) + TOP;
             panel.draw(&mut svg, i, x, y, size);
@@ -254,13 +274,19 @@ impl Panel {
         for level in self.levels.iter().filter(|level| self.y.can_show(level.y)) {
             path(svg, &[(left, at_y(level.y)), (left + width, at_y(level.y))], level.color, level.line, "");
         }
+        // Bars at the same x stand beside each other.
+        let barred = self.curves.iter().filter(|curve| curve.has_bars()).count();
+        let mut place = 0.0;
         for curve in &self.curves {
+            let aside = if curve.has_bars() { ASIDE * (place - 0.5 * (barred as f64 - 1.0)) } else { 0.0 };
+            place += if curve.has_bars() { 1.0 } else { 0.0 };
+            let at_x = |value: f64| at_x(value) + aside;
             for point in curve.points.iter().filter(shown) {
                 if let Some((low, high)) = point.bar {
                     let bottom =
                         if self.y.can_show(low) { at_y(low).min(top + height) } else { top + height };
                     let (x, high) = (at_x(point.x), at_y(high));
-                    let fine = " stroke-width=\"1.1\"";
+                    let fine = " stroke-width=\"1.1\" stroke-opacity=\"0.7\"";
                     path(svg, &[(x, bottom), (x, high)], curve.color, Line::Solid, fine);
                     path(svg, &[(x - 3.0, high), (x + 3.0, high)], curve.color, Line::Solid, fine);
                     if self.y.can_show(low) {

@@ -14,6 +14,8 @@ impl Color {
     pub const GREEN: Color = Color(0, 158, 115);
     /// Reddish purple.
     pub const PURPLE: Color = Color(204, 121, 167);
+    /// Sky blue.
+    pub const SKY: Color = Color(86, 180, 233);
     /// Orange.
     pub const ORANGE: Color = Color(230, 159, 0);
     /// Black, as print has it.

@@ -14,6 +14,7 @@ use crate::mmd::{Kernel, mmd_squared};
 use crate::model::likelihood::margins;
 use crate::pass::Pass;
 use crate::points::{Lane, TILE, Tile};
+use crate::rng::{Purpose, Seed, open_unit};
 
 /// A coefficient in two posteriors, on the user's own scale.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -41,7 +42,7 @@ pub struct Comparison {
     pub kernel: Kernel,
     /// MMD², on the reference's model scale.
     pub mmd_squared: f64,
-    /// MMD² between the first and the second half of the reference's own draws: what draws of that number cannot tell
+    /// MMD² between two halves of the reference's own draws, see [`noise_floor`]: what draws of that number cannot tell
     /// from 0.
     pub noise_floor: f64,
     /// KL from the posterior to the reference in nats, each taken as the normal distribution of its draws' mean and
@@ -80,7 +81,6 @@ pub fn compare(fit: &Fit, reference: &Fit, kernel: Kernel) -> Result<Comparison>
     };
     let ours = on_scale(fit, &places);
     let theirs = on_scale(reference, &(0..dim).collect::<Vec<_>>());
-    let (first, second) = theirs.split_at(theirs.len() / dim.max(1) / 2 * dim);
     let coefficients = places
         .iter()
         .zip(&reference.summary)
@@ -100,10 +100,34 @@ pub fn compare(fit: &Fit, reference: &Fit, kernel: Kernel) -> Result<Comparison>
     Ok(Comparison {
         kernel,
         mmd_squared: mmd_squared(&ours, &theirs, dim, kernel),
-        noise_floor: mmd_squared(first, second, dim, kernel),
+        noise_floor: noise_floor(&theirs, dim, kernel),
         kl: kl_of_normals(&ours, &theirs, dim),
         coefficients,
     })
+}
+
+/// Blocks into which a run is cut, long enough that one hardly knows of the others.
+const BLOCKS: usize = 20;
+/// Ways in which the blocks are dealt into halves.
+const SPLITS: u64 = 8;
+
+/// MMD² between two halves of one run: the mean over some ways to deal its blocks of consecutive draws into halves. A
+/// single split would tell more of chance than of the run, since one direction often makes up most of the discrepancy.
+pub fn noise_floor(draws: &[f64], dim: usize, kernel: Kernel) -> f64 {
+    let rows = draws.len() / dim.max(1);
+    let blocks = BLOCKS.min(rows);
+    let block = |b: usize| &draws[b * rows / blocks * dim..(b + 1) * rows / blocks * dim];
+    let mut total = 0.0;
+    for split in 0..SPLITS {
+        let mut rng = Seed(0).stream(Purpose::Resample, split);
+        let mut order: Vec<(f64, usize)> = (0..blocks).map(|b| (open_unit(&mut rng), b)).collect();
+        order.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let half =
+            |part: &[(f64, usize)]| part.iter().flat_map(|(_, b)| block(*b)).copied().collect::<Vec<f64>>();
+        let (first, second) = order.split_at(blocks / 2);
+        total += mmd_squared(&half(first), &half(second), dim, kernel);
+    }
+    total / SPLITS as f64
 }
 
 /// Where each of the reference's coefficients stands among the fit's.
@@ -274,7 +298,24 @@ impl ScoreSums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::{Purpose, Seed, open_unit};
+    use crate::rng::Rng;
+
+    fn normals(count: usize, rng: &mut Rng) -> Vec<f64> {
+        use rand_distr::{Distribution, StandardNormal};
+        (0..count).map(|_| StandardNormal.sample(rng)).collect()
+    }
+
+    #[test]
+    fn the_noise_floor_is_what_independent_draws_leave() {
+        // Linear kernel: MMD² is the squared distance of the means, D·4/S in expectation for halves of S independent
+        // standard normal draws in D dimensions. Its relative standard deviation, by 20 blocks and D = 5, is below 0.15:
+        // a factor of 2 is beyond 5 of them, a false alarm in a million.
+        let mut rng = Seed(6).stream(Purpose::Chain, 0);
+        let draws = normals(2_000 * 5, &mut rng);
+        let found = noise_floor(&draws, 5, Kernel::Polynomial { degree: 1, offset: 0.0 });
+        let expected = 5.0 * 4.0 / 2_000.0;
+        assert!((0.5..2.0).contains(&(found / expected)), "{found} against {expected}");
+    }
 
     #[test]
     fn the_kl_of_normals_is_that_of_its_formula() {

@@ -58,6 +58,10 @@ pub fn make(context: &Context<'_>, cells: &[Few], truths: &Results<Truth>) -> Re
             [("k = 4 … 8", &by_clusters as &dyn Fn(&Few) -> Option<f64>), ("a = 2.5 … 3.5", &by_radius)]
         {
             let groups = grouped(&values(truth, by));
+            // One value says nothing of others.
+            if groups.len() < 2 {
+                continue;
+            }
             let (low, high) = span(groups.iter().map(|(_, ys)| mean_and_sd(ys).0));
             let spread =
                 groups.iter().map(|(_, ys)| mean_and_sd(ys)).filter_map(|(mean, sd)| sd.map(|sd| sd / mean));

@@ -16,7 +16,7 @@ const BOUND: Color = Color::INK;
 /// What is measured of the paper's own algorithm.
 const MEASURED: Color = Color::BLUE;
 /// The same with an idealised clustering.
-const IDEAL: Color = Color::PURPLE;
+const IDEAL: Color = Color::SKY;
 
 /// Makes all four.
 pub fn make(context: &Context<'_>) -> Result<Vec<Section>> {
@@ -125,8 +125,8 @@ fn mixtures(context: &Context<'_>) -> Result<Section> {
             y: Axis::new("mean sensitivity bound m\u{304}", Scale::Log),
             curves: vec![
                 curve("Bound on the expectation (Prop. 3.8)", bound, BOUND, Marker::None, Line::Dashed),
-                curve("Measured, clusters = components", components, IDEAL, Marker::Diamond, Line::Solid),
                 curve("Measured, k-means with k = 2", clustering, MEASURED, Marker::Circle, Line::Solid),
+                curve("Measured, clusters = components", components, IDEAL, Marker::Diamond, Line::None),
             ],
             levels: limit
                 .map(|y| Level { name: "Its limit".to_string(), y, color: Color::GREY, line: Line::Dotted })
@@ -247,7 +247,7 @@ fn guarantees(context: &Context<'_>) -> Result<Section> {
 fn evidences(context: &Context<'_>) -> Result<Section> {
     let results = context.run(&evidence::cells(context.profile))?;
     let done = &results.done;
-    let mut curves: Vec<Curve> = Approach::ALL
+    let mut curves: Vec<Curve> = Approach::OF_ALL_ROWS
         .map(|approach| {
             let own = done.iter().filter(|d| d.cell.approach == approach);
             let points = own.map(|d| Point::new(d.outcome.bound(), d.outcome.error())).collect();

@@ -139,7 +139,7 @@ pub fn cells(profile: Profile) -> Vec<Evidence> {
     };
     let mut cells = Vec::new();
     for seed in 0..profile.theory_repeats() as u64 {
-        for approach in Approach::ALL {
+        for approach in Approach::OF_ALL_ROWS {
             cells.extend(sizes.iter().map(|&size| Evidence { approach, size, seed }));
         }
     }
