@@ -167,7 +167,7 @@ impl Pass for Looking<'_> {
             if let (Some(guides), Some(race), Some(rng)) = (self.guides, &mut look.race, &mut rng) {
                 let norms = guides.map.norms(&tile, directions);
                 let mut leverages = norms;
-                leverages.iter_mut().zip(tile.w.iter()).for_each(|(norm, w)| *norm *= w * *norm);
+                leverages.iter_mut().zip(tile.w.iter()).for_each(|(norm, w)| *norm = w * norm.powi(2));
                 race.enter(&tile, &leverages, &norms, |r| block.position(t * TILE + r), rng);
             }
             if self.margins {
