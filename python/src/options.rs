@@ -95,6 +95,7 @@ impl Columns {
             standardize: self.standardize,
             positive: self.positive.clone(),
             max_levels: self.max_levels,
+            ..EncodingSettings::default()
         }
     }
 

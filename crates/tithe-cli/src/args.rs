@@ -1,6 +1,8 @@
 //! What the user may type; nothing is checked here beyond the form of each word.
 
+mod paper;
 mod posterior;
+mod stream;
 mod verify;
 
 use std::path::PathBuf;
@@ -9,9 +11,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use tithe::sensitivity::Radius;
 use tithe::source::Format;
 
+pub use paper::{CompareArgs, FigureArg, PaperArgs};
 pub use posterior::{
     DemoArgs, ExportArgs, FitArgs, GenerateArgs, PosteriorFormat, PredictArgs, PriorArgs, ToolArg, UnseenArg,
 };
+pub use stream::{MergeArgs, StreamArgs};
 pub use verify::{CertifyArgs, VerifyArgs};
 
 /// Bayesian logistic regression on a few hundred weighted rows that stand for all of them.
@@ -28,12 +32,18 @@ pub struct Cli {
 pub enum Command {
     /// Turn data into a coreset: a few weighted rows that stand for all of them.
     Build(Box<BuildArgs>),
+    /// Keep the coreset of data that comes without end; it can be stopped, killed and resumed at any moment.
+    Stream(Box<StreamArgs>),
+    /// Join coresets that were made apart: by other people, on other days, on other machines.
+    Merge(Box<MergeArgs>),
     /// Turn a coreset, or data itself, into draws from the posterior.
     Fit(Box<FitArgs>),
     /// Check a posterior against the full data in one pass, and correct it.
     Verify(Box<VerifyArgs>),
     /// Tell how far the posterior of a coreset, of any method, is from the full data's.
     Certify(Box<CertifyArgs>),
+    /// Compare two posteriors: discrepancy, KL, means and widths, predictions.
+    Compare(Box<CompareArgs>),
     /// Give new rows the probability of the positive class, with its interval.
     Predict(Box<PredictArgs>),
     /// Write a coreset and a ready model for Stan, PyMC or NumPyro.
@@ -42,6 +52,8 @@ pub enum Command {
     Generate(GenerateArgs),
     /// The whole story in one go, on generated data.
     Demo(DemoArgs),
+    /// Run the paper's experiments again, and draw them.
+    Paper(PaperArgs),
     /// Tell what a file is and how it was made.
     Inspect(InspectArgs),
     /// Print a completion script for a shell.
@@ -53,12 +65,20 @@ pub enum Command {
 /// Where rows come from.
 #[derive(Debug, Args)]
 pub struct DataArgs {
-    /// Files, globs and directories of part files: Parquet, CSV, TSV (plain, gzip, zstd), LIBSVM, Arrow IPC;
+    /// Files, globs and directories of part files: Parquet, CSV, TSV, NDJSON (plain, gzip, zstd), LIBSVM, Arrow IPC;
     /// `-` is standard input.
     #[arg(required = true, value_name = "DATA")]
     pub data: Vec<String>,
 
-    /// The format, where it should not be told from the content: parquet, csv, tsv, libsvm, arrow, arrow-stream.
+    #[command(flatten)]
+    pub reading: ReadingArgs,
+}
+
+/// How files are read.
+#[derive(Debug, Args)]
+pub struct ReadingArgs {
+    /// The format, where it should not be told from the content: parquet, csv, tsv, ndjson,
+    /// libsvm, arrow, arrow-stream.
     #[arg(long, value_name = "FORMAT", help_heading = "Reading")]
     pub format: Option<Format>,
 
@@ -143,23 +163,12 @@ pub struct OutputArgs {
     pub quiet: bool,
 }
 
-/// `tithe build`.
+/// How many rows a coreset has, and how they are chosen.
 #[derive(Debug, Args)]
-pub struct BuildArgs {
-    #[command(flatten)]
-    pub data: DataArgs,
-
-    /// The coreset file to write.
-    #[arg(long, short, value_name = "FILE")]
-    pub output: PathBuf,
-
+pub struct ChoiceArgs {
     /// Number of draws; rows drawn twice are kept once [default: 1000].
     #[arg(long, value_name = "M", conflicts_with = "epsilon")]
     pub size: Option<usize>,
-
-    /// As few rows as bring the KL to the full data's posterior down to this, by the certificate.
-    #[arg(long, value_name = "NATS", allow_negative_numbers = true, conflicts_with_all = ["size", "epsilon"])]
-    pub kl: Option<f64>,
 
     /// As many draws as keep the log-likelihood within this share of the truth, anywhere in the ball.
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
@@ -218,6 +227,28 @@ pub struct BuildArgs {
     /// The seed: the same seed gives the same bytes.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+}
+
+/// `tithe build`.
+#[derive(Debug, Args)]
+pub struct BuildArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+
+    /// The coreset file to write.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: PathBuf,
+
+    /// As few rows as bring the KL to the full data's posterior down to this, by the certificate.
+    #[arg(long, value_name = "NATS", allow_negative_numbers = true, conflicts_with_all = ["size", "epsilon"])]
+    pub kl: Option<f64>,
+
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
+
+    /// Take the encoding of this coreset (levels, means and scales) in place of learning one, so that both can be merged.
+    #[arg(long, value_name = "CORESET", help_heading = "Columns")]
+    pub encoding: Option<PathBuf>,
 
     #[command(flatten)]
     pub columns: ColumnArgs,

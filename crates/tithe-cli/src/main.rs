@@ -40,13 +40,17 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<()> {
     match command {
         Command::Build(args) => commands::build::run(&args),
+        Command::Stream(args) => commands::stream::run(&args),
+        Command::Merge(args) => commands::merge::run(&args),
         Command::Fit(args) => commands::fit::run(&args),
         Command::Verify(args) => commands::verify::run(&args),
         Command::Certify(args) => commands::certify::run(&args),
+        Command::Compare(args) => commands::compare::run(&args),
         Command::Predict(args) => commands::predict::run(&args),
         Command::Export(args) => commands::export::run(&args),
         Command::Generate(args) => commands::generate::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
+        Command::Paper(args) => commands::paper::run(&args),
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Completions(args) => commands::about::completions(&args),
         Command::Man(args) => commands::about::man(&args),

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use tithe::build::BuildSettings;
 use tithe::coreset::Method;
-use tithe::encoding::Encoding;
+use tithe::encoding::{Encoding, Unseen};
 use tithe::engine::{EngineSettings, Missing, physical_memory};
 use tithe::error::{Error, ErrorKind, Result};
+use tithe::files::read_coreset;
 use tithe::fit::FitSettings;
 use tithe::full_data::open_as;
 use tithe::mcmc::Settings;
@@ -15,15 +16,17 @@ use tithe::rng::Seed;
 use tithe::selection::Size;
 use tithe::sensitivity::CenterRule;
 use tithe::source::{OpenOptions, Source, find_inputs, open};
+use tithe::stream::StreamSettings;
 use tithe::survey::EncodingSettings;
 use tithe::table::{Roles, Table};
 
 use crate::args::{
-    BuildArgs, CentersArg, ColumnArgs, DataArgs, EngineArgs, FitArgs, MethodArg, MissingArg, PriorArgs,
+    BuildArgs, CentersArg, ChoiceArgs, ColumnArgs, DataArgs, EngineArgs, FitArgs, MethodArg, MissingArg,
+    PriorArgs, ReadingArgs, StreamArgs, UnseenArg,
 };
 
 /// How files are read.
-pub fn open_options(args: &DataArgs, memory: u64) -> OpenOptions {
+pub fn open_options(args: &ReadingArgs, memory: u64) -> OpenOptions {
     OpenOptions {
         format: args.format,
         header: !args.no_header,
@@ -37,7 +40,7 @@ pub fn open_options(args: &DataArgs, memory: u64) -> OpenOptions {
 
 /// Opens the data; refuses if `output` is one of its files.
 pub fn open_data(args: &DataArgs, memory: u64, output: Option<&Path>) -> Result<Box<dyn Source>> {
-    let source = open(&args.data, &open_options(args, memory))?;
+    let source = open(&args.data, &open_options(&args.reading, memory))?;
     if let Some(output) = output {
         // Standard input may be a file that the shell opened.
         let standard_input = args.data.iter().any(|name| name == "-").then(|| PathBuf::from("/dev/stdin"));
@@ -61,7 +64,7 @@ pub fn open_full_data(
             inputs.iter().map(|input| input.path().to_path_buf()).chain(own.into_iter().flatten()).collect();
         refuse_overwriting(&files, output)?;
     }
-    open_as(encoding, inputs, &open_options(args, memory))
+    open_as(encoding, inputs, &open_options(&args.reading, memory))
 }
 
 /// Refuses to write over a file that is read.
@@ -102,6 +105,8 @@ pub fn encoding(args: &ColumnArgs) -> EncodingSettings {
         standardize: !args.no_standardize,
         positive: args.positive.clone(),
         max_levels: args.max_levels,
+        known: None,
+        unseen: Unseen::Error,
     }
 }
 
@@ -125,10 +130,41 @@ pub fn engine(args: &EngineArgs, missing: Missing) -> EngineSettings {
 
 /// What coreset to build.
 pub fn build(args: &BuildArgs) -> Result<BuildSettings> {
-    let size = match (args.epsilon, args.kl) {
-        (Some(epsilon), _) => Size::Guarantee { epsilon, delta: args.delta, constant: args.constant },
-        (None, Some(target)) => Size::Kl { target },
-        (None, None) => Size::Rows(args.size.unwrap_or(1000)),
+    let mut settings = choice(&args.choice, encoding(&args.columns))?;
+    if let Some(target) = args.kl {
+        settings.size = Size::Kl { target };
+    }
+    if let Some(path) = &args.encoding {
+        settings.encoding.known = Some(read_coreset(path)?.encoding);
+    }
+    settings.check()?;
+    Ok(settings)
+}
+
+/// What a stream is made of.
+pub fn stream(args: &StreamArgs) -> Result<StreamSettings> {
+    let mut settings = choice(&args.choice, encoding(&args.columns))?;
+    if let Some(path) = &args.encoding {
+        settings.encoding.known = Some(read_coreset(path)?.encoding);
+    }
+    settings.encoding.unseen = unseen(args.unseen);
+    let warmup_rows = args.warmup_rows.unwrap_or(args.block);
+    Ok(StreamSettings { build: settings, missing: missing(&args.columns), block: args.block, warmup_rows })
+}
+
+/// What to do with unseen levels.
+pub fn unseen(arg: UnseenArg) -> Unseen {
+    match arg {
+        UnseenArg::Error => Unseen::Error,
+        UnseenArg::Reference => Unseen::Reference,
+    }
+}
+
+/// How many rows to choose, and how.
+pub fn choice(args: &ChoiceArgs, encoding: EncodingSettings) -> Result<BuildSettings> {
+    let size = match args.epsilon {
+        Some(epsilon) => Size::Guarantee { epsilon, delta: args.delta, constant: args.constant },
+        None => Size::Rows(args.size.unwrap_or(1000)),
     };
     let settings = BuildSettings {
         method: match args.method {
@@ -147,7 +183,7 @@ pub fn build(args: &BuildArgs) -> Result<BuildSettings> {
         },
         collapse: !args.no_collapse,
         seed: Seed(args.seed),
-        encoding: encoding(&args.columns),
+        encoding,
         prior_scale: args.prior_scale,
     };
     settings.check()?;

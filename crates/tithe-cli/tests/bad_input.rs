@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Date32Array, Float64Array, Int64Array, RecordBatch};
-use common::{CORE, Mixed, Scratch, names_in, parquet_bytes};
+use common::{CORE, Mixed, Scratch, SmallDisk, names_in, parquet_bytes};
 
 const LABEL: &str = "data.csv --label y";
 const REPAIR: &str = "  help: repair the data, leave the column out with --exclude, or leave the rows out with --missing drop\n";
@@ -559,58 +559,37 @@ fn a_link_as_output_stays_a_link() {
     assert!(scratch.read("elsewhere/core.parquet").starts_with(b"PAR1"));
 }
 
-/// A file system of a few kilobytes; taken down at the end.
-struct SmallDisk(std::path::PathBuf);
-
-impl SmallDisk {
-    fn mount(path: std::path::PathBuf) -> Option<SmallDisk> {
-        std::fs::create_dir(&path).expect("a directory");
-        let mounted = std::process::Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=16k", "tmpfs"])
-            .arg(&path)
-            .output()
-            .is_ok_and(|output| output.status.success());
-        mounted.then_some(SmallDisk(path))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("umount").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn a_full_disk() {
     let scratch = Scratch::with_csv(Mixed::new(3_000).csv());
-    let Some(disk) = SmallDisk::mount(scratch.path("disk")) else {
+    let Some(disk) = SmallDisk::mount(scratch.path("disk"), "16k") else {
         eprintln!("SKIPPED: a_full_disk needs the right to mount a file system");
         return;
     };
-    std::fs::write(disk.0.join(CORE), "what was here before").expect("room for a little");
+    std::fs::write(disk.path().join(CORE), "what was here before").expect("room for a little");
     let outcome = scratch.run(&format!("build {LABEL} --size 2000 -o disk/{CORE}"));
     let message = format!("error: cannot write 'disk/{CORE}': No space left on device (os error 28)\n");
     assert_eq!((outcome.code, outcome.err), (Some(1), message));
-    assert_eq!(names_in(&disk.0), [CORE]);
-    assert_eq!(std::fs::read(disk.0.join(CORE)).expect("readable"), b"what was here before");
+    assert_eq!(names_in(disk.path()), [CORE]);
+    assert_eq!(std::fs::read(disk.path().join(CORE)).expect("readable"), b"what was here before");
 }
 
 #[test]
 fn no_room_for_a_copy_of_standard_input() {
     let scratch = Scratch::new();
-    let Some(disk) = SmallDisk::mount(scratch.path("disk")) else {
+    let Some(disk) = SmallDisk::mount(scratch.path("disk"), "16k") else {
         eprintln!("SKIPPED: no_room_for_a_copy_of_standard_input needs the right to mount a file system");
         return;
     };
     let mut command = scratch.command(&format!("build - --label y --memory 0 -o {CORE}"));
     let output =
-        command.env("TMPDIR", &disk.0).write_stdin(Mixed::new(3_000).csv()).output().expect("it runs");
+        command.env("TMPDIR", disk.path()).write_stdin(Mixed::new(3_000).csv()).output().expect("it runs");
     let message = format!(
         "error: cannot write a temporary copy in '{}': No space left on device (os error 28)\n",
-        disk.0.display()
+        disk.path().display()
     );
     assert_eq!(String::from_utf8_lossy(&output.stderr), message);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(scratch.names(), ["disk"]);
-    assert!(names_in(&disk.0).is_empty());
+    assert!(names_in(disk.path()).is_empty());
 }

@@ -15,7 +15,8 @@ pub const INEXACT: f64 = f64::from_bits(0x7ff8_0000_0000_0002);
 pub const MISSING_CODE: u32 = u32::MAX;
 
 /// What a column holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Numbers.
     Number,

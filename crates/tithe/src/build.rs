@@ -2,8 +2,10 @@
 
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
+
 use crate::block::RowSet;
-use crate::calibrated::calibrated;
+use crate::calibrated::{Place, calibrated};
 use crate::clustering::{self, Grouping};
 use crate::collapse::Distinct;
 use crate::coreset::{CalibrationFacts, Coreset, Method, Provenance, SensitivityFacts, points};
@@ -25,7 +27,7 @@ use crate::table::{Roles, Table};
 const MOST_DISTINCT: usize = 1 << 14;
 
 /// What coreset to build.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BuildSettings {
     /// How rows are chosen.
     pub method: Method,
@@ -96,6 +98,8 @@ pub struct Built {
     pub coreset: Coreset,
     /// Seconds by phase, in order.
     pub seconds: Vec<(&'static str, f64)>,
+    /// Mean and standard deviation of each feature that holds numbers.
+    pub moments: Vec<Option<(f64, f64)>>,
 }
 
 /// Builds a coreset of a source on this machine, in silence: the short way.
@@ -107,6 +111,16 @@ pub fn build(source: Box<dyn Source>, roles: &Roles, settings: &BuildSettings) -
 
 /// Builds a coreset of an engine's table.
 pub fn build_on(engine: &impl Engine, missing: Missing, settings: &BuildSettings) -> Result<Built> {
+    build_part(engine, missing, settings, Place::Alone)
+}
+
+/// Builds a coreset of an engine's table where that may be a part of something larger; only calibration takes note of it.
+pub(crate) fn build_part(
+    engine: &impl Engine,
+    missing: Missing,
+    settings: &BuildSettings,
+    place: Place<'_>,
+) -> Result<Built> {
     settings.check()?;
     let mut clock = Clock::start();
 
@@ -114,7 +128,7 @@ pub fn build_on(engine: &impl Engine, missing: Missing, settings: &BuildSettings
     let learnt = survey(engine, &settings.encoding, missing, settings.clusters, settings.seed)?;
     clock.lap("survey");
     let selected = match settings.method {
-        Method::Calibrated => calibrated(engine, &learnt, settings, &mut clock)?,
+        Method::Calibrated => calibrated(engine, &learnt, settings, place, &mut clock)?,
         Method::Sensitivity => algorithm_1(engine, &learnt, settings, &mut clock)?,
         Method::Uniform => select_uniformly(engine, &learnt, settings, &mut clock)?,
     };
@@ -144,10 +158,11 @@ pub fn build_on(engine: &impl Engine, missing: Missing, settings: &BuildSettings
             missing,
             sensitivity: selected.facts,
             calibration: selected.calibration,
+            composition: None,
             warnings,
         },
     };
-    Ok(Built { coreset, seconds: clock.laps })
+    Ok(Built { coreset, seconds: clock.laps, moments: learnt.moments })
 }
 
 /// Rows and their weights, as a method chose them.

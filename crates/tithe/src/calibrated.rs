@@ -15,7 +15,8 @@ use crate::coreset::CalibrationFacts;
 use crate::encoding::{Encoding, Scratch};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::newton::{Pilot, full_mode};
+use crate::model::likelihood::Curvature;
+use crate::newton::{Pilot, full_curvature, full_mode};
 use crate::pass::Pass;
 use crate::points::{Lane, Points, TILE};
 use crate::rng::{Purpose, Seed};
@@ -28,10 +29,14 @@ const MOST_ROWS: usize = 20_000;
 
 /// Selects rows by sensitivity and by what matters near the mode, and weighs them so that the gradient and Hessian
 /// of the log-likelihood at the full data's mode are the full data's own.
+///
+/// Where the rows are a part of something larger, its other points count for the mode and for what matters near it: the
+/// reference is then the posterior of all that is known, which is the one that the part will be used for.
 pub(crate) fn calibrated(
     engine: &impl Engine,
     learnt: &Learnt,
     settings: &BuildSettings,
+    place: Place<'_>,
     clock: &mut Clock,
 ) -> Result<Selected> {
     let encoding = &learnt.encoding;
@@ -57,32 +62,52 @@ pub(crate) fn calibrated(
     // The full data's mode, from that of the rows which the survey picked.
     let prior_precision = vec![settings.prior_scale.powi(-2); encoding.dim()];
     let pilot = pilot_points(learnt)?;
-    let mode = full_mode(engine, encoding, &prior_precision, Pilot::Random(&pilot), settings.seed)?;
+    let rest = if let Place::Beside(rest) = place { Some(rest) } else { None };
+    let all = rest.map(|rest| joined(&pilot, rest));
+    let for_all = Pilot::Random(all.as_ref().unwrap_or(&pilot));
+    let mode = full_mode(engine, encoding, rest, &prior_precision, for_all, settings.seed)?;
     clock.lap("mode");
 
     // The target b: the local features of all rows, which the last Newton pass has summed already.
-    let map = LocalMap::new(mode.theta, mode.precision.as_ref())?;
-    let gradient: Vec<f64> = mode.likelihood.gradient.iter().map(|g| -g).collect();
-    let curvature = Mat::from_fn(encoding.dim(), encoding.dim(), |i, j| mode.likelihood.entry(i, j));
-    let target = map.sum_of(&gradient, curvature.as_ref());
+    let (map, target) = match place {
+        Place::Alone => {
+            let map = LocalMap::new(mode.theta, mode.precision.as_ref())?;
+            let target = target_of(&map, &mode.likelihood);
+            (map, target)
+        }
+        // The shape of the whole posterior, the size of the part's: features are then as large as they would be alone.
+        Place::Beside(rest) => {
+            let share = learnt.mass / (learnt.mass + place.other_mass());
+            let map = LocalMap::new(mode.theta, (&mode.precision * share).as_ref())?;
+            let others = target_of(&map, &Curvature::of_points(rest, map.theta()));
+            let target = target_of(&map, &mode.likelihood).minus(&others);
+            (map, target)
+        }
+        Place::At(theta) => {
+            let map = LocalMap::new(theta.to_vec(), mode.precision.as_ref())?;
+            let target = target_of(&map, &full_curvature(engine, encoding, theta)?);
+            (map, target)
+        }
+    };
     let totals = Totals::of(&pilot, &bound, &map);
     let full = Full {
         gaussian: Gaussian { mean: mode.mode, precision: mode.precision },
         prior_precision,
         map,
         target,
+        rest,
     };
 
     let chosen = loop {
         // Candidates: the winners of one race by sensitivity and of one by the size of the local features.
-        let capacity = pool_capacity(size, encoding.dim());
+        let capacity = place.pool_capacity(size, encoding.dim());
         let pooling =
             Pooling { encoding, bound: &bound, map: &full.map, capacity, totals, seed: settings.seed };
         let pooled = run(engine, &pooling)?;
         facts.mean_bound = Some(pooled.shares);
         let pool = pooled.race.finish();
         clock.lap("selection");
-        let chosen = choose(&pool, &full, size, settings.seed)?;
+        let chosen = choose(&pool, &full, size, settings.seed, &place.calibration())?;
         clock.lap("calibration");
         if settings.size == Size::Rows(size) || chosen.certificate.meets(target_kl) {
             break chosen;
@@ -132,12 +157,66 @@ fn not_met(target: f64, size: usize, best: &Certificate) -> Error {
     .into()
 }
 
+/// Where the rows that are to be reduced stand.
+#[derive(Clone, Copy)]
+pub(crate) enum Place<'a> {
+    /// They are all that there is.
+    Alone,
+    /// They are a part of something larger, of which these are the other points.
+    Beside(&'a Points),
+    /// The reference point is given.
+    At(&'a [f64]),
+}
+
+impl Place<'_> {
+    /// Rows that each race of the pool keeps. A part is one of many, whose errors are its own: it needs less choice.
+    fn pool_capacity(self, size: usize, dim: usize) -> usize {
+        match self {
+            Place::Beside(_) => pool_capacity(size, dim).min(3 * size),
+            Place::Alone | Place::At(_) => pool_capacity(size, dim),
+        }
+    }
+
+    /// How hard to try, for the same reason.
+    fn calibration(self) -> CalibrationSettings {
+        match self {
+            Place::Beside(_) => {
+                CalibrationSettings { tolerance: 1e-5, rounds: 3, ..CalibrationSettings::default() }
+            }
+            Place::Alone | Place::At(_) => CalibrationSettings::default(),
+        }
+    }
+
+    /// The mass of the other points.
+    pub(crate) fn other_mass(self) -> f64 {
+        match self {
+            Place::Beside(rest) => rest.weights().iter().sum(),
+            Place::Alone | Place::At(_) => 0.0,
+        }
+    }
+}
+
 /// What is known of the full data near its mode.
-struct Full {
+struct Full<'a> {
     gaussian: Gaussian,
     prior_precision: Vec<f64>,
     map: LocalMap,
     target: LocalSum,
+    rest: Option<&'a Points>,
+}
+
+/// The sum of local features, from the log-likelihood's gradient and Hessian.
+fn target_of(map: &LocalMap, likelihood: &Curvature) -> LocalSum {
+    let gradient: Vec<f64> = likelihood.gradient.iter().map(|g| -g).collect();
+    let curvature = Mat::from_fn(map.dim(), map.dim(), |i, j| likelihood.entry(i, j));
+    map.sum_of(&gradient, curvature.as_ref())
+}
+
+/// Some points and then others.
+fn joined(first: &Points, then: &Points) -> Points {
+    let mut all = first.clone();
+    then.tiles().for_each(|tile| all.push_tile(&tile));
+    all
 }
 
 /// The rows chosen from a pool.
@@ -151,10 +230,19 @@ struct Chosen {
 }
 
 /// Of the pool the coreset's rows, and the weights nearest to the selection's that meet the target.
-fn choose(pool: &Pool, full: &Full, size: usize, seed: Seed) -> Result<Chosen> {
-    let calibrated = calibrate(pool, &full.map, &full.target, size, seed, &CalibrationSettings::default());
+fn choose(
+    pool: &Pool,
+    full: &Full<'_>,
+    size: usize,
+    seed: Seed,
+    settings: &CalibrationSettings,
+) -> Result<Chosen> {
+    let calibrated = calibrate(pool, &full.map, &full.target, size, seed, settings);
     let certify = |rows: &[usize], weights: &[f64], predicted: Option<f64>| {
-        let points = pool_points(pool, rows, weights);
+        let mut points = pool_points(pool, rows, weights);
+        if let Some(rest) = full.rest {
+            points = joined(rest, &points);
+        }
         Certificate::new(&points, &full.gaussian, &full.prior_precision, predicted)
     };
     let after = certify(&calibrated.rows, &calibrated.weights, Some(calibrated.predicted));

@@ -26,6 +26,26 @@ pub struct Encoding {
     pub intercept: bool,
     /// The features.
     pub features: Vec<Feature>,
+    /// What becomes of levels that were not there when it was learnt.
+    #[serde(default, skip_serializing_if = "Unseen::is_error")]
+    pub unseen: Unseen,
+}
+
+/// What to do with a level of text that was not there when the encoding was learnt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unseen {
+    /// Stop, and say where it is.
+    #[default]
+    Error,
+    /// Take it for the reference level.
+    Reference,
+}
+
+impl Unseen {
+    fn is_error(&self) -> bool {
+        *self == Unseen::Error
+    }
 }
 
 /// The label column and its two values.
@@ -176,7 +196,7 @@ impl Encoding {
         let mut lane = usize::from(self.intercept);
         let mut inputs = Vec::with_capacity(self.features.len());
         for (feature, column) in self.features.iter().zip(&block.columns) {
-            inputs.push(Input::new(feature, column, lane)?);
+            inputs.push(Input::new(feature, self.unseen, block, column, lane)?);
             lane += feature.width();
         }
         let label = LabelInput::new(&self.label, &block.columns[self.features.len()])?;
@@ -217,7 +237,13 @@ enum Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    fn new(feature: &Feature, column: &'a Column, lane: usize) -> Result<Input<'a>> {
+    fn new(
+        feature: &Feature,
+        unseen: Unseen,
+        block: &Block,
+        column: &'a Column,
+        lane: usize,
+    ) -> Result<Input<'a>> {
         match (&feature.coding, column) {
             (Coding::Number { center, scale }, Column::Number(values)) => {
                 Ok(Input::Number { values, lane, center: *center, factor: 1.0 / scale })
@@ -228,10 +254,15 @@ impl<'a> Input<'a> {
             (Coding::Levels { reference, levels }, Column::Text { codes, levels: own }) => {
                 let lanes = own
                     .iter()
-                    .map(|level| match levels.binary_search(level) {
+                    .enumerate()
+                    .map(|(code, level)| match levels.binary_search(level) {
                         Ok(position) => Ok(Some(lane + position)),
-                        Err(_) if level == reference => Ok(None),
-                        Err(_) => Err(unseen_level(&feature.column, level)),
+                        Err(_) if level == reference || unseen == Unseen::Reference => Ok(None),
+                        // A dictionary may know more levels than its rows have.
+                        Err(_) => match codes.iter().position(|&own| own as usize == code) {
+                            Some(row) => Err(unseen_level(&feature.column, level, block.position(row))),
+                            None => Ok(None),
+                        },
                     })
                     .collect::<Result<Vec<_>>>()?;
                 Ok(Input::Levels { codes, lanes, first: lane, width: levels.len() })
@@ -246,11 +277,16 @@ impl<'a> Input<'a> {
     }
 }
 
-fn unseen_level(column: &str, level: &str) -> crate::error::Error {
+fn unseen_level(column: &str, level: &str, position: u64) -> crate::error::Error {
     ErrorKind::Column {
         column: column.to_string(),
-        what: format!("the level '{level}' was not there when the encoding was learnt"),
-        help: None,
+        what: format!(
+            "the level '{level}' in row {} was not there when the encoding was learnt",
+            position + 1
+        ),
+        help: Some(
+            "where there is such a flag, take it for the reference level with --unseen reference".to_string(),
+        ),
     }
     .into()
 }
@@ -486,6 +522,7 @@ mod tests {
                     coding: Coding::Levels { reference: "B".into(), levels: vec!["A".into(), "C".into()] },
                 },
             ],
+            unseen: Unseen::Error,
         }
     }
 
@@ -549,7 +586,7 @@ mod tests {
         let error = other.encoder(&block(9)).err().expect("an error");
         assert_eq!(
             error.to_string(),
-            "column 'city': the level 'C' was not there when the encoding was learnt"
+            "column 'city': the level 'C' in row 1 was not there when the encoding was learnt"
         );
     }
 }

@@ -229,7 +229,8 @@ impl<'a> LocalEngine<'a> {
         index: u64,
         parts: Vec<Segment>,
     ) {
-        let mut block = Block::new(index, index * self.block_rows as u64, Segment::concat(parts));
+        let first_row = self.table.source().first_row() + index * self.block_rows as u64;
+        let mut block = Block::new(index, first_row, Segment::concat(parts));
         if self.missing == Missing::Drop {
             block = block.without_unusable_rows();
         }

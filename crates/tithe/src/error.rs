@@ -66,6 +66,16 @@ pub enum ErrorKind {
         /// The column and how it differs.
         what: String,
     },
+    /// Coresets whose encodings do not agree.
+    #[error("'{}' and '{}' do not go together: {what}", first.display(), second.display())]
+    EncodingMismatch {
+        /// The first coreset.
+        first: PathBuf,
+        /// The one that disagrees.
+        second: PathBuf,
+        /// The first difference.
+        what: String,
+    },
     /// A column that the data does not have.
     #[error("there is no column '{column}' {purpose}{}", did_you_mean(nearest))]
     UnknownColumn {
@@ -118,6 +128,16 @@ pub enum ErrorKind {
         /// What to do.
         help: Option<String>,
     },
+    /// A stream's state that cannot be used as it is.
+    #[error("the state in '{}' {what}", path.display())]
+    State {
+        /// Its directory.
+        path: PathBuf,
+        /// Why not.
+        what: String,
+        /// What to do.
+        help: Option<String>,
+    },
     /// Data that is not what a file of this program's was made from.
     #[error("this is not the data that it was made from: {what}")]
     OtherData {
@@ -158,11 +178,16 @@ impl Error {
             | ErrorKind::Cell { help, .. }
             | ErrorKind::Column { help, .. }
             | ErrorKind::WrongFile { help, .. }
+            | ErrorKind::State { help, .. }
             | ErrorKind::Numerical { help, .. } => help.clone(),
             ErrorKind::SchemaMismatch { .. } => Some(
                 "part files must have the same columns, in the same order, of the same kind"
                     .to_string(),
             ),
+            ErrorKind::EncodingMismatch { first, .. } => Some(format!(
+                "build the second again from its data with --encoding {}",
+                first.display()
+            )),
             ErrorKind::UnknownColumn { available, .. } => Some(columns_there_are(available)),
             ErrorKind::OtherData { .. } => Some(
                 "name the same data, in any order and format, with the same reading flags; or go on all the same with --force"

@@ -32,7 +32,7 @@ use crate::block::{Column, Field, Kind, RowSet, Segment};
 use crate::coreset::{Coreset, Provenance};
 use crate::encoding::Encoding;
 use crate::error::{Error, ErrorKind, Result};
-use crate::source::{Input, OpenOptions, open_inputs};
+use crate::source::{Input, OpenOptions, Source, open_inputs};
 
 /// The key of this program's metadata in a Parquet file.
 const KEY: &str = "tithe";
@@ -171,6 +171,40 @@ fn coreset_columns(coreset: &Coreset, weight_column: &str, row_column: &str) -> 
     columns
 }
 
+/// Writes rows as they came, missing values and all; [`read_rows`] gives them back to the bit.
+pub(crate) fn write_rows(fields: &[Field], rows: &Segment, mut output: Output) -> Result<()> {
+    let columns = fields.iter().zip(&rows.columns).map(|(field, column)| {
+        let array: ArrayRef = match column {
+            Column::Number(values) => Arc::new(Float64Array::new(values.clone(), None)),
+            text @ Column::Text { .. } => to_arrow(field, text),
+        };
+        (field.name.clone(), array)
+    });
+    let story = serde_json::json!({"file": "rows of a stream", "version": VERSION});
+    let written = write_table(columns.collect(), &story, output.file.as_file_mut());
+    written.map_err(|error| Error::io("write", &output.path, error))?;
+    output.commit()
+}
+
+/// Reads rows that [`write_rows`] wrote.
+pub(crate) fn read_rows(path: &Path) -> Result<Segment> {
+    let source = open_inputs(vec![Input::file(path)], &OpenOptions::default())?;
+    all_rows(&*source, &(0..source.fields().len()).collect::<Vec<_>>())
+}
+
+/// All rows of some columns.
+fn all_rows(source: &dyn Source, columns: &[usize]) -> Result<Segment> {
+    let mut parts = Vec::new();
+    let mut scan = source.scan(columns)?;
+    while let Some(unit) = scan.next_unit()? {
+        unit.decode(&mut |segment| {
+            parts.push(segment);
+            Ok(())
+        })?;
+    }
+    Ok(Segment::concat(parts))
+}
+
 /// `name`, or `tithe.name` where the user has a column of that name.
 pub(crate) fn free_name(name: &str, taken: &[&str]) -> String {
     let mut free = name.to_string();
@@ -180,10 +214,12 @@ pub(crate) fn free_name(name: &str, taken: &[&str]) -> String {
     free
 }
 
-/// Named columns without nulls as one table.
+/// Named columns as one table.
 fn table(columns: Vec<(String, ArrayRef)>) -> std::result::Result<RecordBatch, ArrowError> {
-    let fields: Vec<ArrowField> =
-        columns.iter().map(|(name, array)| ArrowField::new(name, array.data_type().clone(), false)).collect();
+    let fields: Vec<ArrowField> = columns
+        .iter()
+        .map(|(name, array)| ArrowField::new(name, array.data_type().clone(), array.null_count() > 0))
+        .collect();
     let arrays = columns.into_iter().map(|(_, array)| array).collect();
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
 }
@@ -310,15 +346,7 @@ pub fn read_coreset_from(input: &Input) -> Result<Coreset> {
         .chain([metadata.encoding.label.column.as_str(), &metadata.weight_column, &metadata.row_column])
         .map(find)
         .collect::<Result<Vec<_>>>()?;
-    let mut parts = Vec::new();
-    let mut scan = source.scan(&columns)?;
-    while let Some(unit) = scan.next_unit()? {
-        unit.decode(&mut |segment| {
-            parts.push(segment);
-            Ok(())
-        })?;
-    }
-    let Segment { columns: mut values, len } = Segment::concat(parts);
+    let Segment { columns: mut values, len } = all_rows(&*source, &columns)?;
     let width = columns.len() - 2;
     let fields = columns[..width].iter().map(|&c| source.fields()[c].clone()).collect();
     let (Some(Column::Number(positions)), Some(Column::Number(weights))) = (values.pop(), values.pop())

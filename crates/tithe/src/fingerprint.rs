@@ -32,6 +32,11 @@ impl Fingerprint {
         fingerprint
     }
 
+    /// A checksum of bytes, whose order matters: any single changed byte shows.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Fingerprint {
+        Fingerprint(fnv(bytes))
+    }
+
     /// Adds the fingerprint of other rows.
     pub fn merge(&mut self, other: Fingerprint) {
         self.0 = self.0.wrapping_add(other.0);
@@ -100,10 +105,15 @@ fn with(hash: u64, value: u64, key: u64) -> u64 {
     hash.wrapping_add(keyed).wrapping_add((keyed & 0xffff_ffff) * (keyed >> 32))
 }
 
-/// FNV-1a.
 fn hash_of_text(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    fnv(text.as_bytes())
+}
+
+/// FNV-1a.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 impl fmt::Display for Fingerprint {

@@ -37,6 +37,11 @@ const CAUTION: f64 = 1.0;
 const GUESSING_STEPS: usize = 30;
 /// The same for what a search over guides finds: it is only a place to look next.
 const GUESSED: f64 = 1e-14;
+/// A step that leaves this much of the squared decrement calls for guides, unless the mode is as near as `WORTH_GUIDES`.
+const SLOW: f64 = 0.1;
+const WORTH_GUIDES: f64 = 1e-3;
+/// So does a pilot whose mode is this many times as far away as a random choice of rows lets expect.
+const POOR: f64 = 10.0;
 /// Guides take no more than so many numbers.
 const MOST_NUMBERS: usize = 1 << 24;
 /// A pilot is blind where one of its rows, or the prior, has more than this share in what is known of a direction.
@@ -51,10 +56,11 @@ pub(crate) enum Pilot<'a> {
     Calibrated(&'a Points),
 }
 
-/// Finds the full data's mode from a pilot.
+/// Finds the mode of all rows, and of the points of a `rest` that is not among them, from a pilot for both.
 pub(crate) fn full_mode(
     engine: &impl Engine,
     encoding: &Encoding,
+    rest: Option<&Points>,
     prior_precision: &[f64],
     pilot: Pilot<'_>,
     seed: Seed,
@@ -65,9 +71,23 @@ pub(crate) fn full_mode(
         Pilot::Calibrated(points) => (points, prior_precision.to_vec()),
     };
     let start = mode_of_points(pilot, &precision, vec![0.0; pilot.dim()])?;
-    let guides = Guides::wanted(pilot, &start, prior_precision, seed)?;
-    let mut data = FullData { guides, ..FullData::new(engine, encoding, &priors) };
+    let guides = Guides::new(pilot, prior_precision, seed)?;
+    let wanted = is_blind(pilot, &start, prior_precision)?;
+    // A random pilot of n rows is about D/n of the rows' mass away from the mode.
+    let expected = pilot.weights().iter().sum::<f64>() / pilot.len().max(1) as f64 * pilot.dim() as f64;
+    let guiding = if wanted {
+        Guiding::Wanted(guides)
+    } else {
+        Guiding::Ready { guides, last: POOR / SLOW * expected }
+    };
+    let mut data = FullData { guiding, rest, ..FullData::new(engine, encoding, &priors) };
     mode(&mut data, &priors, start.mode, NEAR)
+}
+
+/// Value, gradient and Hessian of all rows' log-likelihood at a parameter.
+pub(crate) fn full_curvature(engine: &impl Engine, encoding: &Encoding, theta: &[f64]) -> Result<Curvature> {
+    let look = engine.run(&Looking { encoding, theta, margins: false, guides: None })?;
+    Ok(look.map_or_else(|| Curvature::new(theta.len()), |look| look.curvature))
 }
 
 /// Finds the full data's mode under any priors, and tells whether the rows are separated.
@@ -146,7 +166,9 @@ impl Pass for Looking<'_> {
             sums.add_tile(&tile, self.theta);
             if let (Some(guides), Some(race), Some(rng)) = (self.guides, &mut look.race, &mut rng) {
                 let norms = guides.map.norms(&tile, directions);
-                race.enter(&tile, &Lane::ZERO, &norms, |r| block.position(t * TILE + r), rng);
+                let mut leverages = norms;
+                leverages.iter_mut().zip(tile.w.iter()).for_each(|(norm, w)| *norm = w * norm.powi(2));
+                race.enter(&tile, &leverages, &norms, |r| block.position(t * TILE + r), rng);
             }
             if self.margins {
                 look.least_margin = look.least_margin.min(least_margin(&tile, self.theta));
@@ -178,52 +200,70 @@ pub(crate) fn least_margin(tile: &Tile<'_>, theta: &[f64]) -> f64 {
     margins[..tile.len].iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// How rows become guides: raced by the size of their local features in the pilot's eyes, which is enormous where it is blind.
+/// How rows become guides: half of them raced by their leverage in the pilot's eyes, `‖F‖² ≈ ‖u‖²/8`, which is enormous where
+/// it is blind; half by `‖F‖`, so that the many others are well spoken for.
 struct Guides {
     map: LocalMap,
     capacity: usize,
-    /// Of all rows' norms, roughly.
-    total: f64,
+    /// `Σ w‖F‖²` and `Σ w‖F‖` of all rows, roughly.
+    leverages: f64,
+    norms: f64,
     seed: Seed,
 }
 
+/// Whether a pilot's mode is worth little somewhere: one row, or the prior, has a large share in what is known of a direction.
+fn is_blind(pilot: &Points, start: &Mode, prior_precision: &[f64]) -> Result<bool> {
+    let dim = pilot.dim();
+    let features = LocalMap::new(start.theta.clone(), start.precision.as_ref())?.features(pilot);
+    let by_a_row = features.leverages().iter().zip(pilot.weights()).any(|(share, w)| share * w > BLIND);
+    let by_the_prior = start.precision.llt(Side::Lower).is_ok_and(|factor| {
+        let covariance = factor.solve(Mat::<f64>::identity(dim, dim));
+        (0..dim).any(|i| covariance[(i, i)] * prior_precision[i] > BLIND)
+    });
+    Ok(by_a_row || by_the_prior)
+}
+
 impl Guides {
-    /// Guides where the pilot is blind somewhere; none where Newton's method will do.
-    fn wanted(pilot: &Points, start: &Mode, prior_precision: &[f64], seed: Seed) -> Result<Option<Guides>> {
+    /// The map is that at 0, where rows matter whatever their label is: near a mode, those of nearly separated levels
+    /// hardly do.
+    fn new(pilot: &Points, prior_precision: &[f64], seed: Seed) -> Result<Guides> {
         let dim = pilot.dim();
-        let weights = pilot.weights();
-        let at_mode = LocalMap::new(start.theta.clone(), start.precision.as_ref())?.features(pilot);
-        let by_a_row = at_mode.leverages().iter().zip(&weights).any(|(share, w)| share * w > BLIND);
-        let by_the_prior = start.precision.llt(Side::Lower).is_ok_and(|factor| {
-            let covariance = factor.solve(Mat::<f64>::identity(dim, dim));
-            (0..dim).any(|i| covariance[(i, i)] * prior_precision[i] > BLIND)
-        });
-        if !(by_a_row || by_the_prior) {
-            return Ok(None);
-        }
-        // At 0, where rows count whatever their label is: near a mode, those of nearly separated levels hardly do.
         let origin = Curvature::of_points(pilot, &vec![0.0; dim]);
         let precision =
             Mat::from_fn(dim, dim, |i, j| origin.entry(i, j) + if i == j { prior_precision[i] } else { 0.0 });
         let map = LocalMap::new(vec![0.0; dim], precision.as_ref())?;
-        let features = map.features(pilot);
-        let total = features.norms_squared().iter().zip(&weights).map(|(square, w)| w * square.sqrt()).sum();
-        let capacity = (30 * dim).max(4000).min((MOST_NUMBERS / dim.max(1)).max(1000));
-        Ok(Some(Guides { map, capacity, total, seed }))
+        let squares = map.features(pilot).norms_squared();
+        let weights = pilot.weights();
+        let leverages = squares.iter().zip(&weights).map(|(square, w)| w * square).sum();
+        let norms = squares.iter().zip(&weights).map(|(square, w)| w * square.sqrt()).sum();
+        let capacity = (20 * dim).max(3000).min((MOST_NUMBERS / dim.max(1)).max(1000));
+        Ok(Guides { map, capacity, leverages, norms, seed })
     }
 
     fn race(&self) -> Race {
-        // No row runs by share here.
-        Race::with_totals(self.capacity, 1.0, self.total)
+        Race::with_totals(self.capacity, self.leverages, self.norms)
     }
+}
 
-    /// The rows that won, with the weights that make them stand for all.
-    fn points(&self, race: Race) -> Points {
-        let pool = race.finish();
-        let mut points = pool.points();
-        points.set_weights(&pool.reference_weights(pool.len()));
-        points
-    }
+/// The rows that won a race, with the weights that make them stand for all.
+fn guides_of(race: Race) -> Points {
+    let pool = race.finish();
+    let mut points = pool.points();
+    points.set_weights(&pool.reference_weights(pool.len()));
+    points
+}
+
+/// Guides on their way.
+enum Guiding {
+    /// Nobody asks for any.
+    No,
+    /// They will be looked for once Newton's method goes slowly, or the pilot turns out to be poor: a squared decrement that
+    /// has not fallen much below the `last`.
+    Ready { guides: Guides, last: f64 },
+    /// The next look should find them.
+    Wanted(Guides),
+    /// They are there.
+    Found(Points),
 }
 
 /// All rows of an engine.
@@ -235,10 +275,9 @@ struct FullData<'a, E> {
     margins: bool,
     least_weight: f64,
     separated: bool,
-    /// The guides that the first look should find.
-    guides: Option<Guides>,
-    /// Those found.
-    guiding: Option<Points>,
+    /// Points that count beside the rows.
+    rest: Option<&'a Points>,
+    guiding: Guiding,
 }
 
 impl<'a, E: Engine> FullData<'a, E> {
@@ -250,23 +289,31 @@ impl<'a, E: Engine> FullData<'a, E> {
             margins: false,
             least_weight: 0.0,
             separated: false,
-            guides: None,
-            guiding: None,
+            rest: None,
+            guiding: Guiding::No,
         }
     }
 }
 
 impl<E: Engine> Likelihood for FullData<'_, E> {
     fn look(&mut self, theta: &[f64]) -> Result<Curvature> {
-        let guides = self.guides.take();
-        let pass = Looking { encoding: self.encoding, theta, margins: self.margins, guides: guides.as_ref() };
-        let look = self.engine.run(&pass)?.unwrap_or_else(|| Look::new(theta.len()));
+        let guides = match &self.guiding {
+            Guiding::Wanted(guides) => Some(guides),
+            _ => None,
+        };
+        let pass = Looking { encoding: self.encoding, theta, margins: self.margins, guides };
+        let mut look = self.engine.run(&pass)?.unwrap_or_else(|| Look::new(theta.len()));
         if self.margins {
             self.least_weight = look.least_weight;
             self.separated |= look.least_margin > 0.0;
         }
-        if let (Some(guides), Some(race)) = (guides, look.race) {
-            self.guiding = Some(guides.points(race));
+        if let Some(race) = look.race {
+            let mut guides = guides_of(race);
+            self.rest.iter().flat_map(|rest| rest.tiles()).for_each(|tile| guides.push_tile(&tile));
+            self.guiding = Guiding::Found(guides);
+        }
+        if let Some(rest) = self.rest {
+            look.curvature.merge(&Curvature::of_points(rest, theta));
         }
         Ok(look.curvature)
     }
@@ -276,7 +323,21 @@ impl<E: Engine> Likelihood for FullData<'_, E> {
     }
 
     fn guess(&mut self, theta: &[f64], seen: &Curvature, decrement: f64) -> Option<Vec<f64>> {
-        let guides = self.guiding.as_ref()?;
+        let guides = match std::mem::replace(&mut self.guiding, Guiding::No) {
+            Guiding::Ready { guides, last } => {
+                let slow = decrement > SLOW * last && decrement > WORTH_GUIDES;
+                let last = decrement;
+                self.guiding = if slow { Guiding::Wanted(guides) } else { Guiding::Ready { guides, last } };
+                return None;
+            }
+            other => {
+                self.guiding = other;
+                match &self.guiding {
+                    Guiding::Found(guides) => guides,
+                    _ => return None,
+                }
+            }
+        };
         let search = |far: bool| {
             let mut guided = Guided::new(guides, theta, seen)?;
             if far {
@@ -297,6 +358,7 @@ struct Guided<'a> {
     own: Curvature,
     /// What these lack.
     lacking: Curvature,
+    most_steps: usize,
 }
 
 impl<'a> Guided<'a> {
@@ -310,7 +372,7 @@ impl<'a> Guided<'a> {
             hessian: minus(&seen.hessian, &own.hessian),
             misfit: 0.0,
         };
-        Some(Guided { guides, theta, own, lacking })
+        Some(Guided { guides, theta, own, lacking, most_steps: GUESSING_STEPS })
     }
 
     /// Of the Hessian that the guides lack, keeps what adds curvature: where they have too much of it, they keep it.
@@ -333,6 +395,8 @@ impl<'a> Guided<'a> {
                 self.lacking.hessian[i * dim + j] = kept[(i, j)];
             }
         }
+        // There is a mode now, however far it is.
+        self.most_steps = 10 * GUESSING_STEPS;
         Some(())
     }
 }
@@ -390,7 +454,7 @@ impl Likelihood for Guided<'_> {
     }
 
     fn most_steps(&self) -> usize {
-        GUESSING_STEPS
+        self.most_steps
     }
 }
 

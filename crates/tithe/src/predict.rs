@@ -8,6 +8,7 @@ use arrow_schema::{DataType, Field as ArrowField, Schema, SchemaRef};
 use rayon::prelude::*;
 
 use crate::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE, Segment, TextBuilder};
+pub use crate::encoding::Unseen;
 use crate::encoding::{Coding, Encoding, LabelValue, Scratch};
 use crate::engine::thread_pool;
 use crate::error::{Error, ErrorKind, Result};
@@ -17,16 +18,6 @@ use crate::math::{softplus_and_slope, vectorized};
 use crate::points::{Lane, TILE, Tile};
 use crate::progress::{Event, Observer};
 use crate::source::{Input, OpenOptions, Source, open_inputs};
-
-/// What to do with a level of text that was not there when the encoding was learnt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unseen {
-    /// Stop, and say where it is.
-    #[default]
-    Error,
-    /// Take it for the reference level.
-    Reference,
-}
 
 /// How to predict.
 #[derive(Clone, Copy, Debug)]

@@ -34,6 +34,8 @@ pub enum Purpose {
     Pricing = 8,
     /// Draws picked anew in proportion to their weights.
     Resample = 9,
+    /// The seeds of a stream's coresets; one a node of its tree.
+    Tree = 10,
     /// The rows that guide the search for the full data's mode; one stream a block.
     Guides = 12,
 }

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE};
-use crate::encoding::{Coding, Encoding, Feature, Label, LabelValue};
+use crate::encoding::{Coding, Encoding, Feature, Label, LabelValue, Unseen};
 use crate::engine::{Engine, Missing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fingerprint::{Fingerprint, RowHasher, STRIP};
@@ -15,7 +17,7 @@ use crate::slots::{Picked, Racer, Slots};
 use crate::table::Table;
 
 /// What the encoding should be like.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EncodingSettings {
     /// Add an intercept.
     pub intercept: bool,
@@ -25,11 +27,22 @@ pub struct EncodingSettings {
     pub positive: Option<String>,
     /// Most levels that a column of text may have.
     pub max_levels: usize,
+    /// The encoding itself, where it is known and nothing is to be learnt: the data must fit it.
+    pub known: Option<Encoding>,
+    /// What becomes of levels that were not there when the encoding was learnt.
+    pub unseen: Unseen,
 }
 
 impl Default for EncodingSettings {
     fn default() -> EncodingSettings {
-        EncodingSettings { intercept: true, standardize: true, positive: None, max_levels: 100 }
+        EncodingSettings {
+            intercept: true,
+            standardize: true,
+            positive: None,
+            max_levels: 100,
+            known: None,
+            unseen: Unseen::Error,
+        }
     }
 }
 
@@ -105,6 +118,8 @@ pub struct Learnt {
     pub picks: Picked,
     /// The first of these, at most 2.5 % of the data: the clustering looks at them.
     pub clustering_picks: Picked,
+    /// Mean and standard deviation of each feature that holds numbers.
+    pub moments: Vec<Option<(f64, f64)>>,
     /// Things the user should know.
     pub warnings: Vec<String>,
 }
@@ -121,7 +136,15 @@ pub fn survey(
     let pass = Survey { table, max_levels: settings.max_levels, slots: 1000 * clusters, seed };
     let found = engine.run(&pass)?.ok_or_else(|| no_rows(nothing_in(table)))?;
     check(table, &found, missing)?;
-    let (encoding, warnings) = learn(table, &found, settings)?;
+    let (encoding, warnings) = match &settings.known {
+        Some(known) => (fitting(known, settings.unseen, table, &found)?, Vec::new()),
+        None => learn(table, &found, settings)?,
+    };
+    let moments = table.features().iter().zip(&found.columns).map(|(field, column)| {
+        let Moments { mass, mean, squares } = column.moments;
+        (field.kind == Kind::Number).then(|| (mean, (squares / mass).sqrt()))
+    });
+    let moments = moments.collect();
     // L = min(1000k, 0.025 N), but enough for a clustering to make sense of where N is small.
     let wanted = (found.rows / 40).max(20 * clusters as u64) as usize;
     let mass = found.picks.total;
@@ -136,6 +159,7 @@ pub fn survey(
         fingerprint: found.fingerprint,
         picks: finish(found.picks)?,
         clustering_picks: finish(for_clustering)?,
+        moments,
         warnings,
     })
 }
@@ -493,12 +517,41 @@ fn learn(table: &Table, found: &Found, settings: &EncodingSettings) -> Result<(E
         .collect::<Result<Vec<_>>>()?;
     let label = label(table.label(), &found.columns[features.len()], settings)?;
     let weight = table.weight().map(|field| field.name.clone());
-    let encoding = Encoding { label, weight, intercept: settings.intercept, features };
+    let unseen = settings.unseen;
+    let encoding = Encoding { label, weight, intercept: settings.intercept, features, unseen };
     if encoding.dim() == 0 {
         let what = "no coefficient is left: there is no intercept, and every feature is constant";
         return Err(Error::setting("--no-intercept", what));
     }
     Ok((encoding, warnings))
+}
+
+/// The known encoding, if the data is of its columns and its two classes. Levels are checked where rows are encoded.
+fn fitting(known: &Encoding, unseen: Unseen, table: &Table, found: &Found) -> Result<Encoding> {
+    let expected = known.features.iter().map(|feature| &feature.column).chain([&known.label.column]);
+    let there = table.features().iter().chain([table.label()]);
+    for (name, field) in expected.clone().zip(there) {
+        if *name != field.name {
+            let what = format!("stands where the encoding has '{name}'");
+            return Err(ErrorKind::Column { column: field.name.clone(), what, help: None }.into());
+        }
+    }
+    if expected.count() != table.features().len() + 1 {
+        let what =
+            format!("knows {} features and there are {}", known.features.len(), table.features().len());
+        return Err(Error::setting("--encoding", what));
+    }
+    let classes = [&known.label.negative, &known.label.positive];
+    let values = label_values(table.label(), &found.columns[known.features.len()])?;
+    if let Some(third) = values.iter().find(|value| !classes.contains(value)) {
+        let what = format!(
+            "the label has the value '{third}', and the encoding knows '{}' and '{}'",
+            classes[0], classes[1]
+        );
+        return Err(ErrorKind::Column { column: known.label.column.clone(), what, help: None }.into());
+    }
+    let unseen = if unseen == Unseen::Error { known.unseen } else { unseen };
+    Ok(Encoding { weight: table.weight().map(|field| field.name.clone()), unseen, ..known.clone() })
 }
 
 fn feature(
@@ -578,13 +631,18 @@ fn unsupported(field: &Field) -> Error {
     ErrorKind::Column { column: field.name.clone(), what, help: None }.into()
 }
 
-fn label(field: &Field, found: &ColumnFound, settings: &EncodingSettings) -> Result<Label> {
-    let mut values: Vec<LabelValue> = match field.kind {
+/// The label's values, the first few of them.
+fn label_values(field: &Field, found: &ColumnFound) -> Result<Vec<LabelValue>> {
+    Ok(match field.kind {
         Kind::Boolean => found.numbers.0.iter().map(|(v, _)| LabelValue::Boolean(*v != 0.0)).collect(),
         Kind::Number => found.numbers.0.iter().map(|(v, _)| LabelValue::Number(*v)).collect(),
         Kind::Text => found.levels.mass.keys().map(|level| LabelValue::Text(level.clone())).collect(),
         Kind::Unsupported => return Err(unsupported(field)),
-    };
+    })
+}
+
+fn label(field: &Field, found: &ColumnFound, settings: &EncodingSettings) -> Result<Label> {
+    let mut values = label_values(field, found)?;
     values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
     let column = field.name.clone();
     let refuse = |what: String, help: String| -> Result<Label> {

@@ -17,9 +17,15 @@ use crate::show::{self, Watcher, count, number};
 pub fn run(args: &BuildArgs) -> Result<()> {
     let settings = plan::build(args)?;
     let missing = plan::missing(&args.columns);
-    let source = plan::open_data(&args.data, plan::memory(&args.engine), Some(&args.output))?;
-    let roles = plan::roles(&args.columns, &*source)?;
-    let table = Table::new(source, &roles)?;
+    let memory = plan::memory(&args.engine);
+    let table = match &settings.encoding.known {
+        Some(known) => plan::open_full_data(&args.data, known, memory, Some(&args.output), [])?,
+        None => {
+            let source = plan::open_data(&args.data, memory, Some(&args.output))?;
+            let roles = plan::roles(&args.columns, &*source)?;
+            Table::new(source, &roles)?
+        }
+    };
     let output = create_output(&args.output)?;
 
     let watcher = Watcher::new(args.show.quiet);

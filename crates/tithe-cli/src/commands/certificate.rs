@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use tithe::calibration::certificate::{Certificate, Guard, Verdict};
-use tithe::coreset::Coreset;
+use tithe::coreset::{CalibrationFacts, Coreset};
 
-use crate::show::number;
+use crate::show::{count, number};
 
 /// A coreset's own certificate as JSON; `null` where there is none.
 pub fn record(coreset: &Coreset) -> Value {
@@ -12,6 +12,17 @@ pub fn record(coreset: &Coreset) -> Value {
         return json!({"kl": 0.0, "verdict": "exact"});
     }
     let Some(facts) = &coreset.provenance.calibration else { return Value::Null };
+    if let Some(composition) = &coreset.provenance.composition {
+        let mut record = step(coreset, facts);
+        record["against"] = json!("the coresets that went into it");
+        record["all_steps_kl"] = json!(composition.kl);
+        return record;
+    }
+    step(coreset, facts)
+}
+
+/// The certificate of the step that a coreset came of, as JSON.
+fn step(coreset: &Coreset, facts: &CalibrationFacts) -> Value {
     let mut record = record_of(&coreset.encoding.coefficient_names(), &facts.certificate);
     record["guard"] = json!(guard(facts.guard));
     record["prior"] = json!(format!("normal:{}", facts.prior_scale));
@@ -48,19 +59,55 @@ pub fn record_of(names: &[String], certificate: &Certificate) -> Value {
 
 /// A coreset's own certificate in a few lines, each with two spaces before it.
 pub fn lines(coreset: &Coreset) -> String {
-    let Some(facts) = &coreset.provenance.calibration else { return String::new() };
-    let mut text = lines_of(&coreset.encoding.coefficient_names(), &facts.certificate);
+    let composed = composition(coreset);
+    let Some(facts) = &coreset.provenance.calibration else { return composed };
+    let against = match coreset.provenance.composition {
+        Some(_) => "posterior of the coresets that went into it",
+        None => FULL_DATA,
+    };
+    let mut text = lines_against(&coreset.encoding.coefficient_names(), &facts.certificate, against);
     if facts.guard == Guard::Reference {
         text += "    calibration did not improve on the selection's own weights, which were kept\n";
+    }
+    composed + &text
+}
+
+const FULL_DATA: &str = "full data's posterior";
+
+/// How a coreset came of others, in a line or two.
+fn composition(coreset: &Coreset) -> String {
+    let Some(composition) = &coreset.provenance.composition else { return String::new() };
+    let mut text = format!(
+        "  made of {} coresets, at most {} steps from the data\n",
+        count(composition.parts),
+        composition.depth
+    );
+    if let Some(bound) = composition.bound.filter(|bound| bound.epsilon > 0.0) {
+        text += &format!(
+            "    composed bound: log-likelihood within a share of {} (probability at least {}, radius {})\n",
+            number(bound.epsilon),
+            number(1.0 - bound.delta),
+            bound.radius.map_or("any".to_string(), number)
+        );
+    }
+    if let Some(kl) = composition.kl {
+        text += &format!(
+            "    the steps add {} nats to the KL, to second order; `tithe certify` tells all\n",
+            number(kl)
+        );
     }
     text
 }
 
-/// A certificate in a few lines.
+/// A certificate against the full data in a few lines.
 pub fn lines_of(names: &[String], certificate: &Certificate) -> String {
+    lines_against(names, certificate, FULL_DATA)
+}
+
+fn lines_against(names: &[String], certificate: &Certificate, against: &str) -> String {
     let (low, high) = certificate.sd_ratio_range();
     let mut text = format!(
-        "  certificate: {}\n    KL to the full data's posterior {} nats; means shifted by at most {} sd; sd ratios {} to {}\n",
+        "  certificate: {}\n    KL to the {against} {} nats; means shifted by at most {} sd; sd ratios {} to {}\n",
         verdict(certificate.verdict),
         number(certificate.kl),
         number(certificate.largest_shift()),

@@ -4,12 +4,16 @@ pub mod about;
 pub mod build;
 mod certificate;
 pub mod certify;
+pub mod compare;
 pub mod demo;
 pub mod export;
 pub mod fit;
 pub mod generate;
 pub mod inspect;
+pub mod merge;
+pub mod paper;
 pub mod predict;
+pub mod stream;
 pub mod verify;
 
 use std::path::{Path, PathBuf};

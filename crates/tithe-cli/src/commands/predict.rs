@@ -3,10 +3,10 @@
 use serde_json::json;
 use tithe::error::Result;
 use tithe::files::{RowFormat, read_posterior};
-use tithe::predict::{PredictSettings, Unseen, predict};
+use tithe::predict::{PredictSettings, predict};
 use tithe::source::find_inputs;
 
-use crate::args::{PredictArgs, UnseenArg};
+use crate::args::PredictArgs;
 use crate::commands::create_output;
 use crate::plan;
 use crate::show::{self, Watcher, count, number};
@@ -18,19 +18,13 @@ const MEMORY: u64 = 1 << 28;
 pub fn run(args: &PredictArgs) -> Result<()> {
     let fit = read_posterior(&args.posterior)?;
     let format = RowFormat::of(&args.output, &[RowFormat::Parquet, RowFormat::Csv])?;
-    let options = plan::open_options(&args.data, 2 * MEMORY);
+    let options = plan::open_options(&args.data.reading, 2 * MEMORY);
     let inputs = find_inputs(&args.data.data, MEMORY)?;
     let mut files: Vec<_> = inputs.iter().map(|input| input.path().to_path_buf()).collect();
     files.push(args.posterior.clone());
     plan::refuse_overwriting(&files, &args.output)?;
-    let settings = PredictSettings {
-        interval: args.interval,
-        unseen: match args.unseen {
-            UnseenArg::Error => Unseen::Error,
-            UnseenArg::Reference => Unseen::Reference,
-        },
-        threads: args.threads,
-    };
+    let settings =
+        PredictSettings { interval: args.interval, unseen: plan::unseen(args.unseen), threads: args.threads };
     let output = create_output(&args.output)?;
     let watcher = Watcher::new(args.show.quiet);
     let done = predict(&fit, inputs, &options, &settings, output, format, &watcher)?;

@@ -270,3 +270,28 @@ impl CoreFile {
         column.values().to_vec()
     }
 }
+
+/// A file system of a few kilobytes; taken down at the end.
+pub struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    pub fn mount(path: PathBuf, size: &str) -> Option<SmallDisk> {
+        std::fs::create_dir(&path).expect("a directory");
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(&path)
+            .output()
+            .is_ok_and(|output| output.status.success());
+        mounted.then_some(SmallDisk(path))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(&self.0).status();
+    }
+}

@@ -25,7 +25,7 @@ pub struct CalibrationSettings {
 
 impl Default for CalibrationSettings {
     fn default() -> CalibrationSettings {
-        CalibrationSettings { nearness: 1e-3, tolerance: 1e-6, selected: 0.7, rounds: 8 }
+        CalibrationSettings { nearness: 1e-3, tolerance: 1e-6, selected: 0.7, rounds: 12 }
     }
 }
 

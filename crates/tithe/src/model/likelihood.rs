@@ -27,7 +27,7 @@ fn total(part: &Part) -> f64 {
 
 /// `s_n = z_n·θ` for the rows of a tile.
 #[inline(always)]
-fn margins(tile: &Tile<'_>, theta: &[f64], margin: &mut Lane) {
+pub(crate) fn margins(tile: &Tile<'_>, theta: &[f64], margin: &mut Lane) {
     const ROWS: usize = 4 * LANES;
     for start in (0..TILE).step_by(ROWS) {
         let mut sum = [0.0; ROWS];

@@ -114,7 +114,7 @@ pub(crate) fn mode(
             return Ok(Mode { theta, likelihood: here.likelihood, precision: here.precision, mode: ahead });
         }
         // A guess that brought little is not made twice in a row.
-        let worth_guessing = damping == 0.0 && !(guessed && decrement > 0.5 * last);
+        let worth_guessing = !(guessed && decrement > 0.5 * last);
         let guess = if worth_guessing { likelihood.guess(&theta, &here.likelihood, decrement) } else { None };
         let is_guess = guess.is_some();
         let next = guess.unwrap_or(ahead);
@@ -126,7 +126,7 @@ pub(crate) fn mode(
         if there.value.is_finite() && (trusted || there.value >= here.value + enough - noise) {
             (theta, here) = (next, there);
             (last, guessed) = (decrement, is_guess);
-            damping = if damping <= LITTLE_DAMPING { 0.0 } else { damping * 0.1 };
+            damping = if is_guess || damping <= LITTLE_DAMPING { 0.0 } else { damping * 0.1 };
         } else if is_guess {
             (last, guessed) = (0.0, true);
         } else if damping > 1e12 {

@@ -1,6 +1,6 @@
 //! Arrow IPC: files, whose batches are decoded in parallel, and streams.
 
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use arrow_ipc::{Block, root_as_footer, root_as_message};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 
 use super::batch::{Projection, fields_of, guarded, make_text};
-use super::input::{Handle, HandleReader, Input};
+use super::input::{Handle, Input};
 use super::part::{Part, check_columns, check_names};
 use super::{Scan, Unit};
 use crate::block::{Field, Kind, Segment};
@@ -53,7 +53,8 @@ impl ArrowFile {
     /// Reads the schema.
     pub fn open_stream(input: Arc<Input>) -> Result<ArrowFile> {
         let handle = input.open()?;
-        let reader = guarded(input.path(), "an Arrow stream", || open_stream(&handle, None))?;
+        let reader =
+            guarded(input.path(), "an Arrow stream", || open_stream(Box::new(handle.reader(0)), None))?;
         ArrowFile::new(input, Layout::Stream, &reader.schema(), None)
     }
 
@@ -106,13 +107,18 @@ impl Part for ArrowFile {
                     plan: Arc::new(FilePlan { input, handle, contents, projection }),
                 }))
             }
-            Layout::Stream => {
-                let reader = guarded(path, "an Arrow stream", || {
-                    open_stream(&handle, Some(projection.roots.clone()))
-                })?;
-                Ok(Box::new(StreamScan { input, reader, projection: Arc::new(projection) }))
-            }
+            Layout::Stream => self.scan_once(columns, Box::new(handle.reader(0))),
         }
+    }
+
+    fn scan_once(&self, columns: &[usize], reader: Box<dyn Read + Send>) -> Result<Box<dyn Scan>> {
+        check_columns(&self.fields, columns)?;
+        let projection = Projection::new(&self.fields, columns);
+        let reader = guarded(self.input.path(), "an Arrow stream", || {
+            open_stream(reader, Some(projection.roots.clone()))
+        })?;
+        let input = self.input.clone();
+        Ok(Box::new(StreamScan { input, reader, projection: Arc::new(projection) }))
     }
 }
 
@@ -237,10 +243,10 @@ impl Unit for FileUnit {
     }
 }
 
-type Stream = StreamReader<BufReader<HandleReader>>;
+type Stream = StreamReader<BufReader<Box<dyn Read + Send>>>;
 
-fn open_stream(handle: &Handle, projection: Option<Vec<usize>>) -> Decoded<Stream> {
-    StreamReader::try_new(BufReader::with_capacity(1 << 16, handle.reader(0)), projection)
+fn open_stream(reader: Box<dyn Read + Send>, projection: Option<Vec<usize>>) -> Decoded<Stream> {
+    StreamReader::try_new(BufReader::with_capacity(1 << 16, reader), projection)
 }
 
 struct StreamScan {

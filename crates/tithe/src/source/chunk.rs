@@ -64,6 +64,8 @@ pub(super) struct Chunker {
     /// The beginning of the next row, already read.
     carried: Vec<u8>,
     at_end: bool,
+    /// True if rows are handed over as soon as they are there, be they ever so few.
+    eager: bool,
     pool: Arc<Pool>,
 }
 
@@ -76,8 +78,14 @@ impl Chunker {
             quoting,
             carried: Vec::new(),
             at_end: false,
+            eager: false,
             pool: Arc::default(),
         }
+    }
+
+    /// The same for bytes that come slowly: whole rows are handed over as soon as they are there.
+    pub fn eager(reader: Box<dyn Read + Send>, quoting: bool, size: usize) -> Chunker {
+        Chunker { eager: true, ..Chunker::new(reader, quoting, size) }
     }
 
     /// Leaves out the next `count` bytes.
@@ -96,7 +104,13 @@ impl Chunker {
             while len < size && !self.at_end {
                 match self.reader.read(&mut buffer[len..]) {
                     Ok(0) => self.at_end = true,
-                    Ok(count) => len += count,
+                    Ok(count) => {
+                        let new = len..len + count;
+                        len += count;
+                        if self.eager && memchr(b'\n', &buffer[new]).is_some() {
+                            break;
+                        }
+                    }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) => return Err(error),
                 }
@@ -115,6 +129,8 @@ impl Chunker {
                     self.at_end = true;
                     return Ok(Some(Chunk { buffer, len, has_quotes, is_cut, pool: self.pool.clone() }));
                 }
+                // A row within quotes may go on in what is still to come.
+                None if len < size => {}
                 None => {
                     size = (2 * size).min(self.longest_row.max(size + 1));
                     buffer.resize(size, 0);
@@ -126,7 +142,7 @@ impl Chunker {
 
 /// Where the last whole row ends, if one does. `bytes` begins a row, so a newline after an even number of
 /// quotes is outside them: a doubled quote within quotes counts twice and changes nothing.
-fn last_row_end(bytes: &[u8], has_quotes: bool) -> Option<usize> {
+pub(super) fn last_row_end(bytes: &[u8], has_quotes: bool) -> Option<usize> {
     if !has_quotes {
         return memrchr(b'\n', bytes).map(|newline| newline + 1);
     }

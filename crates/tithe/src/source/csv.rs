@@ -1,10 +1,11 @@
 //! CSV and TSV: the header and the kinds of columns once, then rows in chunks parsed in parallel.
 
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow_schema::DataType;
-use memchr::memchr_iter;
+use memchr::{memchr, memchr_iter};
 
 use super::chunk::{Chunk, Chunker};
 use super::input::{Input, Packing};
@@ -26,6 +27,8 @@ pub(super) struct Dialect {
     pub has_header: bool,
     /// Bytes read at a time.
     pub chunk: usize,
+    /// True if rows with too few or too many fields are left out.
+    pub lenient: bool,
 }
 
 /// A file of delimited text.
@@ -124,9 +127,20 @@ impl Part for Delimited {
     }
 
     fn scan(&self, columns: &[usize], _first_row: Option<u64>) -> Result<Box<dyn Scan>> {
+        let chunker = Chunker::new(self.packing.unpack(&self.input)?, true, self.dialect.chunk);
+        self.scan_by(columns, chunker)
+    }
+
+    fn scan_once(&self, columns: &[usize], reader: Box<dyn Read + Send>) -> Result<Box<dyn Scan>> {
+        self.scan_by(columns, Chunker::eager(reader, true, self.dialect.chunk))
+    }
+}
+
+impl Delimited {
+    /// Starts reading bytes that begin with those of the file.
+    fn scan_by(&self, columns: &[usize], mut chunker: Chunker) -> Result<Box<dyn Scan>> {
         check_columns(&self.fields, columns)?;
         let failed = |error| self.packing.failure(self.input.path(), error);
-        let mut chunker = Chunker::new(self.packing.unpack(&self.input)?, true, self.dialect.chunk);
         chunker.skip(self.data_start).map_err(failed)?;
         let mut used = vec![Use::Skip; self.fields.len()];
         let mut numbers = 0;
@@ -218,9 +232,19 @@ fn guess(
     guesses: &mut [Guess],
 ) -> Result<u64> {
     while rows < ROWS_LOOKED_AT {
-        let next = row(bytes, at, dialect.delimiter);
-        let Some((tokens, next)) = next.map_err(|fault| quote_error(path, rows, None, fault))? else { break };
+        let next = match row(bytes, at, dialect.delimiter) {
+            Err(_) if dialect.lenient => {
+                at = line_end(bytes, at);
+                continue;
+            }
+            next => next.map_err(|fault| quote_error(path, rows, None, fault))?,
+        };
+        let Some((tokens, next)) = next else { break };
         if tokens.len() != names.len() {
+            if dialect.lenient {
+                at = next;
+                continue;
+            }
             return Err(ragged(path, rows, tokens.len(), names.len(), dialect));
         }
         for (guess, token) in guesses.iter_mut().zip(&tokens) {
@@ -302,15 +326,64 @@ impl Unit for DelimitedUnit {
             let what = if self.chunk.has_quotes { Fault::Unclosed.what() } else { "the row does not end" };
             return Err(cell(self.file(), 0, None, what.to_string(), None));
         }
-        let bytes = self.chunk.bytes();
-        let segment = match (self.chunk.has_quotes, self.plan.dialect.delimiter) {
+        let segment = self.parse(self.chunk.bytes())?;
+        if segment.len > 0 { emit(segment) } else { Ok(()) }
+    }
+
+    fn decode_leniently(
+        self: Box<Self>,
+        emit: &mut dyn FnMut(Segment) -> Result<()>,
+        bad: &mut dyn FnMut(Error),
+    ) -> Result<()> {
+        let delimiter = self.plan.dialect.delimiter;
+        let (mut bytes, mut rows) = (self.chunk.bytes(), 0);
+        if self.chunk.is_cut {
+            return self.decode(emit);
+        }
+        // Bad rows are few: each costs another look at the rest of the chunk.
+        loop {
+            let error = match self.parse(bytes) {
+                Ok(segment) => return if segment.len > 0 { emit(segment) } else { Ok(()) },
+                Err(error) => error,
+            };
+            let ErrorKind::Cell { row: wrong, .. } = error.kind() else { return Err(error) };
+            let wrong = *wrong;
+            let mut at = skip_blank(bytes, 0);
+            for _ in 0..wrong {
+                at = match row(bytes, at, delimiter) {
+                    Ok(Some((_, next))) => skip_blank(bytes, next),
+                    _ => return Err(error.moved_down(rows)),
+                };
+            }
+            let next = match row(bytes, at, delimiter) {
+                Ok(Some((_, next))) => next,
+                _ => line_end(bytes, at),
+            };
+            let ahead = self.parse(&bytes[..at])?;
+            if ahead.len > 0 {
+                emit(ahead)?;
+            }
+            bad(error.moved_down(rows));
+            rows += wrong + 1;
+            bytes = &bytes[next..];
+        }
+    }
+}
+
+impl DelimitedUnit {
+    fn parse(&self, bytes: &[u8]) -> Result<Segment> {
+        match (self.chunk.has_quotes, self.plan.dialect.delimiter) {
             (false, b',') => self.plan.parse::<false, b','>(bytes),
             (true, b',') => self.plan.parse::<true, b','>(bytes),
             (false, _) => self.plan.parse::<false, b'\t'>(bytes),
             (true, _) => self.plan.parse::<true, b'\t'>(bytes),
-        }?;
-        if segment.len > 0 { emit(segment) } else { Ok(()) }
+        }
     }
+}
+
+/// Where the line that begins at `at` ends, quotes or not.
+fn line_end(bytes: &[u8], at: usize) -> usize {
+    memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |length| at + length + 1)
 }
 
 impl Plan {
@@ -437,7 +510,11 @@ mod tests {
 
     fn open(text: &[u8], delimiter: u8, has_header: bool, chunk: usize) -> Result<Delimited> {
         let input = Input::from_reader("a.csv", text, 1 << 20)?;
-        Delimited::open(Arc::new(input), Packing::Plain, Dialect { delimiter, has_header, chunk })
+        Delimited::open(
+            Arc::new(input),
+            Packing::Plain,
+            Dialect { delimiter, has_header, chunk, lenient: false },
+        )
     }
 
     /// All rows as text, the way the engine reads them: errors count from the start of the file.

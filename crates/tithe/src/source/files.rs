@@ -10,7 +10,7 @@ use super::csv::{Delimited, Dialect};
 use super::format::{Format, detect};
 use super::input::Input;
 use super::part::{Part, check_columns};
-use super::{OpenOptions, Scan, Source, Unit, arrow, libsvm, parquet};
+use super::{OpenOptions, Scan, Source, Unit, arrow, libsvm, ndjson, parquet};
 use crate::block::{Field, Kind};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -44,17 +44,19 @@ impl Files {
     }
 }
 
-fn open_part(input: Input, options: &OpenOptions) -> Result<Box<dyn Part>> {
+pub(super) fn open_part(input: Input, options: &OpenOptions) -> Result<Box<dyn Part>> {
     let (packing, format) = detect(&input, options.format)?;
     let mut input = Arc::new(input);
     if !format.is_text() && packing != super::input::Packing::Plain {
         let path = input.path().to_path_buf();
         input = Arc::new(Input::from_reader(path, packing.unpack(&input)?, options.memory)?);
     }
-    let dialect = |delimiter| Dialect { delimiter, has_header: options.header, chunk: CHUNK };
+    let dialect =
+        |delimiter| Dialect { delimiter, has_header: options.header, chunk: CHUNK, lenient: options.lenient };
     Ok(match format {
         Format::Csv => Box::new(Delimited::open(input, packing, dialect(b','))?),
         Format::Tsv => Box::new(Delimited::open(input, packing, dialect(b'\t'))?),
+        Format::Ndjson => Box::new(ndjson::Ndjson::open(input, packing, CHUNK, options.lenient)?),
         Format::Libsvm => Box::new(libsvm::Libsvm::open(input, packing, CHUNK)?),
         Format::Parquet => Box::new(parquet::ParquetFile::open(input)?),
         Format::ArrowFile => Box::new(arrow::ArrowFile::open_file(input)?),
@@ -63,7 +65,7 @@ fn open_part(input: Input, options: &OpenOptions) -> Result<Box<dyn Part>> {
 }
 
 /// Gives all LIBSVM files the features that any of them has.
-fn widen(parts: &mut [Box<dyn Part>], options: &OpenOptions) -> Result<()> {
+pub(super) fn widen(parts: &mut [Box<dyn Part>], options: &OpenOptions) -> Result<()> {
     let sparse = || parts.iter().filter(|part| part.is_sparse());
     // Messages about the range of indices name the file that reaches furthest.
     let Some(widest) = sparse().max_by_key(|part| part.indices().map(|indices| indices.last)) else {
@@ -139,7 +141,7 @@ fn check_same_names(first: &dyn Part, second: &dyn Part) -> Result<()> {
     }
 }
 
-fn in_words(kind: Kind) -> &'static str {
+pub(super) fn in_words(kind: Kind) -> &'static str {
     match kind {
         Kind::Number => "numbers",
         Kind::Boolean => "true or false",

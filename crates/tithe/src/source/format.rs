@@ -22,6 +22,8 @@ pub enum Format {
     Csv,
     /// Text delimited by tabs.
     Tsv,
+    /// One JSON object a line.
+    Ndjson,
     /// LIBSVM and SVMlight: `label index:value …`.
     Libsvm,
     /// An Arrow IPC file, also known as Feather.
@@ -32,10 +34,11 @@ pub enum Format {
 
 impl Format {
     /// All formats by the names that `--format` takes.
-    pub const NAMES: [(&'static str, Format); 6] = [
+    pub const NAMES: [(&'static str, Format); 7] = [
         ("parquet", Format::Parquet),
         ("csv", Format::Csv),
         ("tsv", Format::Tsv),
+        ("ndjson", Format::Ndjson),
         ("libsvm", Format::Libsvm),
         ("arrow", Format::ArrowFile),
         ("arrow-stream", Format::ArrowStream),
@@ -43,7 +46,7 @@ impl Format {
 
     /// True if it is text, read in chunks and unpacked on the way.
     pub(super) fn is_text(self) -> bool {
-        matches!(self, Format::Csv | Format::Tsv | Format::Libsvm)
+        matches!(self, Format::Csv | Format::Tsv | Format::Ndjson | Format::Libsvm)
     }
 }
 
@@ -93,7 +96,7 @@ fn tell(path: &Path, head: &[u8]) -> Result<Format> {
         _ if memchr(0, head).is_some() => {
             return Err(refused(
                 "is in no format known here",
-                "it can be Parquet, CSV, TSV, LIBSVM or Arrow; CSV, TSV and LIBSVM also packed by gzip or zstd",
+                "it can be Parquet, CSV, TSV, NDJSON, LIBSVM or Arrow; text also packed by gzip or zstd",
             ));
         }
         _ => {}
@@ -101,7 +104,9 @@ fn tell(path: &Path, head: &[u8]) -> Result<Format> {
     let first_line = head.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty());
     let first_line = first_line.unwrap_or_default();
     let has_tab = memchr(b'\t', first_line).is_some();
-    Ok(if libsvm::looks_like(head) {
+    Ok(if first_line.trim_ascii_start().starts_with(b"{") {
+        Format::Ndjson
+    } else if libsvm::looks_like(head) {
         Format::Libsvm
     } else if has_tab && !(has_ending(path, "csv") && memchr(b',', first_line).is_some()) {
         Format::Tsv
@@ -132,6 +137,7 @@ mod tests {
         assert_eq!(told("x", "# made by hand\n1 qid:3 1:2\n0\n"), Format::Libsvm);
         assert_eq!(told("x", "1 1:0.5 2:0.25 3:0.12"), Format::Libsvm);
         assert_eq!(told("x", "1\t1:0.5\t2:1\n"), Format::Libsvm);
+        assert_eq!(told("x", "{\"a\": 1}\n"), Format::Ndjson);
         assert_eq!(told("x", "1\n0\n1\n"), Format::Csv);
         assert_eq!(told("x", "time\n12:30\n"), Format::Csv);
         assert_eq!(told("a.csv", "a b\t,c\n1,2\n"), Format::Csv);
@@ -153,7 +159,7 @@ mod tests {
         assert_eq!("arrow".parse::<Format>().unwrap(), Format::ArrowFile);
         assert_eq!(
             "excel".parse::<Format>().unwrap_err().to_string(),
-            "--format: 'excel' is none of parquet, csv, tsv, libsvm, arrow, arrow-stream"
+            "--format: 'excel' is none of parquet, csv, tsv, ndjson, libsvm, arrow, arrow-stream"
         );
     }
 }

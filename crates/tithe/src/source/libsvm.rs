@@ -1,5 +1,6 @@
 //! LIBSVM / SVMlight text: `label index:value …`, zeros left out; read as columns with the zeros put back.
 
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -136,6 +137,23 @@ impl Part for Libsvm {
     }
 
     fn scan(&self, columns: &[usize], first_row: Option<u64>) -> Result<Box<dyn Scan>> {
+        let chunker = Chunker::new(self.packing.unpack(&self.input)?, false, self.chunk);
+        self.scan_by(columns, chunker, Some(self.rows.clone()), first_row)
+    }
+
+    fn scan_once(&self, columns: &[usize], reader: Box<dyn Read + Send>) -> Result<Box<dyn Scan>> {
+        self.scan_by(columns, Chunker::eager(reader, false, self.chunk), None, Some(0))
+    }
+}
+
+impl Libsvm {
+    fn scan_by(
+        &self,
+        columns: &[usize],
+        chunker: Chunker,
+        rows: Option<Arc<Vec<u64>>>,
+        first_row: Option<u64>,
+    ) -> Result<Box<dyn Scan>> {
         check_columns(&self.fields, columns)?;
         let mut slots = vec![None; self.fields.len()];
         let mut width = 0;
@@ -155,12 +173,11 @@ impl Part for Libsvm {
             slots,
             width,
         };
-        let chunker = Chunker::new(self.packing.unpack(&self.input)?, false, self.chunk);
         Ok(Box::new(LibsvmScan {
             chunker,
             packing: self.packing,
             plan: Arc::new(plan),
-            rows: self.rows.clone(),
+            rows,
             chunk: 0,
             next_row: first_row,
         }))
@@ -256,7 +273,8 @@ struct LibsvmScan {
     chunker: Chunker,
     packing: Packing,
     plan: Arc<Plan>,
-    rows: Arc<Vec<u64>>,
+    /// Rows of each chunk, where the file was looked through.
+    rows: Option<Arc<Vec<u64>>>,
     chunk: usize,
     next_row: Option<u64>,
 }
@@ -265,7 +283,10 @@ impl Scan for LibsvmScan {
     fn next_unit(&mut self) -> Result<Option<Box<dyn Unit>>> {
         let path = self.plan.input.path();
         let chunk = self.chunker.next().map_err(|error| self.packing.failure(path, error))?;
-        let expected = self.rows.get(self.chunk).copied();
+        let expected = match &self.rows {
+            Some(rows) => rows.get(self.chunk).copied(),
+            None => chunk.as_ref().map(|chunk| lines(chunk.bytes()).count() as u64),
+        };
         self.chunk += 1;
         match (chunk, expected) {
             (Some(chunk), Some(expected)) => {
@@ -300,6 +321,28 @@ impl Unit for LibsvmUnit {
     }
 
     fn decode(self: Box<Self>, emit: &mut dyn FnMut(Segment) -> Result<()>) -> Result<()> {
+        self.read(emit, &mut Err)
+    }
+
+    fn decode_leniently(
+        self: Box<Self>,
+        emit: &mut dyn FnMut(Segment) -> Result<()>,
+        bad: &mut dyn FnMut(Error),
+    ) -> Result<()> {
+        self.read(emit, &mut |error| {
+            bad(error);
+            Ok(())
+        })
+    }
+}
+
+impl LibsvmUnit {
+    /// Reads all lines; `wrong` decides what becomes of one that cannot be read.
+    fn read(
+        &self,
+        emit: &mut dyn FnMut(Segment) -> Result<()>,
+        wrong: &mut dyn FnMut(Error) -> Result<()>,
+    ) -> Result<()> {
         let plan = &*self.plan;
         if self.chunk.is_cut {
             return Err(plan.wrong(0, None, "the row does not end".to_string()));
@@ -314,14 +357,19 @@ impl Unit for LibsvmUnit {
                 filled = 0;
             }
             if row == self.expected {
-                return Err(changed(self.file()));
+                return Err(changed(plan.input.path()));
             }
-            plan.parse(line, row, filled, &mut columns)?;
             row += 1;
-            filled += 1;
+            match plan.parse(line, row - 1, filled, &mut columns) {
+                Ok(()) => filled += 1,
+                Err(error) => {
+                    wrong(error)?;
+                    columns.iter_mut().for_each(|column| column[filled] = 0.0);
+                }
+            }
         }
         if row != self.expected {
-            return Err(changed(self.file()));
+            return Err(changed(plan.input.path()));
         }
         if filled > 0 { emit(plan.segment(columns, filled)) } else { Ok(()) }
     }
@@ -362,8 +410,12 @@ impl Plan {
                 None => is_outside = true,
             }
         }
-        // ... or the file is not the one that was looked through.
-        if is_outside { Err(changed(self.input.path())) } else { Ok(()) }
+        // ... or the row has a feature that was not there when the data was looked through.
+        if !is_outside {
+            return Ok(());
+        }
+        let what = format!("feature index {} is beyond those that were there at first", last.unwrap_or(0));
+        Err(self.wrong(row, None, what))
     }
 
     fn segment(&self, columns: Vec<Vec<f64>>, len: usize) -> Segment {

@@ -1,4 +1,4 @@
-//! Data that is in memory already: columns of numbers, or Arrow record batches.
+//! Data that is in memory already: columns, or Arrow record batches.
 
 use std::ops::Range;
 use std::path::Path;
@@ -20,16 +20,17 @@ pub(super) const NAME: &str = "data in memory";
 /// Rows of a unit.
 pub(super) const UNIT: usize = 65_536;
 
-/// Columns of numbers; a clone shares them.
+/// Columns; a clone shares them.
 #[derive(Clone)]
 pub struct Columns {
     fields: Vec<Field>,
-    values: Vec<ScalarBuffer<f64>>,
-    rows: usize,
+    rows: Segment,
+    first_row: u64,
+    is_sparse: bool,
 }
 
 impl Columns {
-    /// Columns by name, all of one length; nothing is copied.
+    /// Columns of numbers by name, all of one length; nothing is copied.
     pub fn new(columns: Vec<(String, Vec<f64>)>) -> Result<Columns> {
         let rows = columns.first().map_or(0, |(_, values)| values.len());
         let (names, values): (Vec<String>, Vec<ScalarBuffer<f64>>) =
@@ -44,7 +45,14 @@ impl Columns {
             .into());
         }
         let number = |name| Field { name, kind: Kind::Number, data_type: DataType::Float64 };
-        Ok(Columns { fields: names.into_iter().map(number).collect(), values, rows })
+        let columns = values.into_iter().map(Column::Number).collect();
+        let rows = Segment { columns, len: rows };
+        Ok(Columns { fields: names.into_iter().map(number).collect(), rows, first_row: 0, is_sparse: false })
+    }
+
+    /// Rows of these columns that some source decoded, the first of them at `first_row` of the whole input.
+    pub(crate) fn of_rows(fields: Vec<Field>, rows: Segment, first_row: u64, is_sparse: bool) -> Columns {
+        Columns { fields, rows, first_row, is_sparse }
     }
 }
 
@@ -54,13 +62,21 @@ impl Source for Columns {
     }
 
     fn rows(&self) -> Option<u64> {
-        Some(self.rows as u64)
+        Some(self.rows.len as u64)
+    }
+
+    fn first_row(&self) -> u64 {
+        self.first_row
+    }
+
+    fn is_sparse(&self) -> bool {
+        self.is_sparse
     }
 
     fn scan(&self, columns: &[usize]) -> Result<Box<dyn Scan>> {
         check_columns(&self.fields, columns)?;
-        let columns = columns.iter().map(|&column| Column::Number(self.values[column].clone())).collect();
-        Ok(Box::new(ColumnsScan { all: Segment { columns, len: self.rows }, next: 0 }))
+        let columns = columns.iter().map(|&column| self.rows.columns[column].clone()).collect();
+        Ok(Box::new(ColumnsScan { all: Segment { columns, len: self.rows.len }, next: 0 }))
     }
 }
 

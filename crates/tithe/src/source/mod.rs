@@ -11,8 +11,10 @@ mod files;
 mod format;
 mod input;
 mod libsvm;
+pub mod live;
 pub mod memory;
 mod names;
+mod ndjson;
 pub mod once;
 mod parquet;
 mod part;
@@ -23,7 +25,7 @@ pub use format::Format;
 pub use input::Input;
 
 use crate::block::{Field, Segment};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Where rows come from: they can be read from the first to the last as often as wanted.
 pub trait Source: Send + Sync {
@@ -32,6 +34,11 @@ pub trait Source: Send + Sync {
 
     /// How many rows there are, where that is known without reading them.
     fn rows(&self) -> Option<u64>;
+
+    /// Position of the first row, where the source is a part of something larger.
+    fn first_row(&self) -> u64 {
+        0
+    }
 
     /// The files that are read.
     fn files(&self) -> Vec<PathBuf> {
@@ -64,6 +71,16 @@ pub trait Unit: Send {
 
     /// Decodes the rows and hands them over, in order.
     fn decode(self: Box<Self>, emit: &mut dyn FnMut(Segment) -> Result<()>) -> Result<()>;
+
+    /// The same, but rows that cannot be read are left out, each told to `bad`. Formats that cannot tell one row from the
+    /// next once something is wrong fail as before.
+    fn decode_leniently(
+        self: Box<Self>,
+        emit: &mut dyn FnMut(Segment) -> Result<()>,
+        _bad: &mut dyn FnMut(Error),
+    ) -> Result<()> {
+        self.decode(emit)
+    }
 }
 
 /// How inputs are opened.
@@ -79,6 +96,8 @@ pub struct OpenOptions {
     pub features: Option<u32>,
     /// Columns read as text, whatever they look like.
     pub text: Vec<String>,
+    /// True if rows that cannot be read will be left out: then they have no say in what the columns hold.
+    pub lenient: bool,
     /// Bytes of standard input held in memory; beyond that it goes to a temporary file.
     pub memory: u64,
 }
@@ -91,6 +110,7 @@ impl Default for OpenOptions {
             zero_based: None,
             features: None,
             text: Vec::new(),
+            lenient: false,
             memory: 1 << 30,
         }
     }

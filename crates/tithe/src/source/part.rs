@@ -1,5 +1,6 @@
 //! One file of the input, whatever its format, and the checks they share.
 
+use std::io::Read;
 use std::path::Path;
 
 use crate::block::{Field, Kind};
@@ -44,6 +45,16 @@ pub(super) trait Part: Send + Sync {
 
     /// Starts reading; `first_row` is the position of the first row in the whole input, where it is known.
     fn scan(&self, columns: &[usize], first_row: Option<u64>) -> Result<Box<dyn Scan>>;
+
+    /// Starts reading plain bytes that come only once, and may come slowly; this part was opened on their beginning.
+    fn scan_once(&self, _columns: &[usize], _reader: Box<dyn Read + Send>) -> Result<Box<dyn Scan>> {
+        Err(ErrorKind::Malformed {
+            path: self.file().to_path_buf(),
+            what: "is in a format that cannot be read as it comes".to_string(),
+            help: Some("feed CSV, TSV, LIBSVM, NDJSON or an Arrow stream".to_string()),
+        }
+        .into())
+    }
 }
 
 /// Feature indices of a LIBSVM file, from the first to the last that may occur.

@@ -1,0 +1,207 @@
+//! `tithe compare`: two posteriors side by side.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tithe::compare::{Comparison, Scores, compare, score};
+use tithe::engine::{EngineSettings, LocalEngine, Missing};
+use tithe::error::{Error, ErrorKind, Result};
+use tithe::files::read_posterior;
+use tithe::fit::Fit;
+use tithe::full_data::open_as;
+use tithe::source::find_inputs;
+use tithe_plot::{Axis, Chart, Color, Curve, Line, Marker, Panel, Point, Scale};
+
+use crate::args::CompareArgs;
+use crate::commands::create_output;
+use crate::plan;
+use crate::show::{self, Watcher, count, number};
+
+/// Bytes of standard input held in memory.
+const MEMORY: u64 = 1 << 28;
+/// Pixels to a unit of the picture.
+const SHARPNESS: f32 = 2.0;
+
+/// Compares, tells, and draws.
+pub fn run(args: &CompareArgs) -> Result<()> {
+    let picture = args.plot.as_deref().map(Picture::of).transpose()?;
+    let (fit, reference) = (read_posterior(&args.posterior)?, read_posterior(&args.reference)?);
+    if let Some(plot) = &args.plot {
+        plan::refuse_overwriting(&[args.posterior.clone(), args.reference.clone()], plot)?;
+    }
+    let output = args.plot.as_deref().map(create_output).transpose()?;
+    let compared = compare(&fit, &reference, args.kernel)?;
+    let scores = match args.data.data.is_empty() {
+        true => None,
+        false => Some((test_scores(args, &fit)?, test_scores(args, &reference)?)),
+    };
+    if let (Some(picture), Some(output)) = (picture, output) {
+        let path = output.path().to_path_buf();
+        let drawn = picture.draw(&chart(args, &fit, &reference));
+        output.write(&drawn.map_err(|what| Error::malformed(&path, what))?)?;
+    }
+    if args.show.json {
+        show::print(&format!("{}\n", record(args, &compared, scores)));
+    } else {
+        show::print(&table(args, &compared, scores));
+    }
+    Ok(())
+}
+
+/// A picture's format, by the ending of its name.
+#[derive(Clone, Copy)]
+enum Picture {
+    Svg,
+    Png,
+}
+
+impl Picture {
+    fn of(path: &Path) -> Result<Picture> {
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("svg") => Ok(Picture::Svg),
+            Some("png") => Ok(Picture::Png),
+            _ => Err(ErrorKind::WrongFile {
+                path: path.to_path_buf(),
+                what: "does not tell by its ending what to draw".to_string(),
+                help: Some("end its name in .svg or .png".to_string()),
+            }
+            .into()),
+        }
+    }
+
+    fn draw(self, chart: &Chart) -> std::result::Result<Vec<u8>, String> {
+        match self {
+            Picture::Svg => Ok(chart.svg().into_bytes()),
+            Picture::Png => chart.png(SHARPNESS),
+        }
+    }
+}
+
+/// How well a posterior predicts the test rows.
+fn test_scores(args: &CompareArgs, fit: &Fit) -> Result<Scores> {
+    let inputs = find_inputs(&args.data.data, MEMORY)?;
+    let table = open_as(&fit.encoding, inputs, &plan::open_options(&args.data.reading, 2 * MEMORY))?;
+    let watcher = Watcher::new(args.show.quiet);
+    let settings =
+        EngineSettings { threads: args.threads, missing: Missing::Error, ..EngineSettings::default() };
+    score(&LocalEngine::new(table, &settings, &watcher)?, fit, args.draws)
+}
+
+/// The result as JSON.
+fn record(args: &CompareArgs, compared: &Comparison, scores: Option<(Scores, Scores)>) -> Value {
+    let (smallest, largest) = compared.sd_ratio_range();
+    json!({
+        "posterior": args.posterior,
+        "reference": args.reference,
+        "kernel": compared.kernel,
+        "mmd": compared.mmd_squared.sqrt(),
+        "mmd_squared": compared.mmd_squared,
+        "noise_floor": compared.noise_floor,
+        "kl": compared.kl,
+        "largest_shift": compared.largest_shift(),
+        "smallest_sd_ratio": smallest,
+        "largest_sd_ratio": largest,
+        "coefficients": compared.coefficients,
+        "test": scores.map(|(own, reference)| json!({"posterior": own, "reference": reference})),
+        "plot": args.plot,
+    })
+}
+
+/// The result as a table.
+fn table(args: &CompareArgs, compared: &Comparison, scores: Option<(Scores, Scores)>) -> String {
+    let names = compared.coefficients.iter().map(|pair| pair.name.chars().count());
+    let width = names.max().unwrap_or(0).max("coefficient".len());
+    let mut text = format!("{:<width$} {:^21} | {:^21} |\n", "", "posterior", "reference");
+    text += &format!(
+        "{:<width$} {:>10} {:>10} | {:>10} {:>10} | {:>10} {:>10}\n",
+        "coefficient", "mean", "sd", "mean", "sd", "off by, sd", "sd ratio"
+    );
+    for pair in &compared.coefficients {
+        text += &format!(
+            "{:<width$} {:>10} {:>10} | {:>10} {:>10} | {:>10} {:>10}\n",
+            pair.name,
+            number(pair.mean),
+            number(pair.sd),
+            number(pair.reference_mean),
+            number(pair.reference_sd),
+            number(pair.shift),
+            number(pair.sd_ratio)
+        );
+    }
+    let (smallest, largest) = compared.sd_ratio_range();
+    text += &format!(
+        "{} against {}\n  MMD² {} ({}); two halves of the reference itself: {}\n",
+        args.posterior.display(),
+        args.reference.display(),
+        number(compared.mmd_squared),
+        compared.kernel,
+        number(compared.noise_floor)
+    );
+    text += &match compared.kl {
+        Some(kl) => format!("  KL {} nats, both taken as normal\n", number(kl)),
+        None => "  KL: too few draws for a covariance\n".to_string(),
+    };
+    text += &format!(
+        "  means off by at most {} sd; sd ratios {} to {}\n",
+        number(compared.largest_shift()),
+        number(smallest),
+        number(largest)
+    );
+    if let Some((own, reference)) = scores {
+        let rows = [
+            ("negative log-likelihood", own.negative_log_likelihood, reference.negative_log_likelihood),
+            ("log score", own.log_score, reference.log_score),
+            ("Brier score", own.brier, reference.brier),
+        ];
+        text += &format!("  on {} test rows (lower is better):\n", count(own.rows));
+        text += &format!("    {:<24} {:>12} {:>12}\n", "", "posterior", "reference");
+        for (name, own, reference) in rows {
+            text += &format!("    {name:<24} {own:>12.6} {reference:>12.6}\n");
+        }
+    }
+    if let Some(plot) = &args.plot {
+        text += &format!("  drawn in {}\n", plot.display());
+    }
+    text
+}
+
+/// Means and 90 % intervals of both, in the reference's standard deviations from its means.
+fn chart(args: &CompareArgs, fit: &Fit, reference: &Fit) -> Chart {
+    let own = |name: &str| fit.summary.iter().find(|summary| summary.name == name);
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for (i, base) in reference.summary.iter().enumerate() {
+        let scaled = |value: f64| (value - base.mean) / base.sd;
+        let point = |x: f64, mean: f64, low: f64, high: f64| Point {
+            x,
+            y: scaled(mean),
+            bar: Some((scaled(low), scaled(high))),
+        };
+        let place = i as f64 + 1.0;
+        theirs.push(point(place - 0.15, base.mean, base.q05, base.q95));
+        if let Some(own) = own(&base.name) {
+            ours.push(point(place + 0.15, own.mean, own.q05, own.q95));
+        }
+    }
+    let curve = |path: &Path, points: Vec<Point>, color: Color, marker: Marker| Curve {
+        name: path.display().to_string(),
+        points,
+        color,
+        marker,
+        line: Line::None,
+    };
+    Chart {
+        title: "Coefficients of two posteriors".to_string(),
+        panels: vec![Panel {
+            title: "Means and 90 % intervals".to_string(),
+            x: Axis::new("coefficient, in the table's order", Scale::Linear)
+                .between(0.5, reference.summary.len() as f64 + 0.5),
+            y: Axis::new("off the reference's mean (its sd)", Scale::Linear),
+            curves: vec![
+                curve(&args.reference, theirs, Color::GREY, Marker::Square),
+                curve(&args.posterior, ours, Color::BLUE, Marker::Circle),
+            ],
+            levels: Vec::new(),
+        }],
+        columns: 1,
+    }
+}

@@ -1,0 +1,67 @@
+//! `tithe merge`: coresets to one coreset.
+
+use serde_json::{Value, json};
+use tithe::coreset::Coreset;
+use tithe::error::Result;
+use tithe::files::{read_coreset, write_coreset};
+use tithe::merge::merge;
+use tithe::survey::EncodingSettings;
+
+use crate::args::MergeArgs;
+use crate::commands::{certificate, create_output};
+use crate::plan;
+use crate::show::{self, Watcher, count};
+
+/// Joins coresets and writes the result.
+pub fn run(args: &MergeArgs) -> Result<()> {
+    let settings = plan::choice(&args.choice, EncodingSettings::default())?;
+    plan::refuse_overwriting(&args.coresets, &args.output)?;
+    let parts = args
+        .coresets
+        .iter()
+        .map(|path| Ok((path.display().to_string(), read_coreset(path)?)))
+        .collect::<Result<Vec<_>>>()?;
+    let output = create_output(&args.output)?;
+    let merged = merge(&parts, &settings, args.threads, &Watcher::new(args.show.quiet))?;
+    write_coreset(&merged, output)?;
+    if args.show.json {
+        show::print(&format!("{}\n", record(args, &merged)));
+    } else {
+        show::print(&summary(args, parts.len(), &merged));
+    }
+    Ok(())
+}
+
+fn record(args: &MergeArgs, merged: &Coreset) -> Value {
+    let facts = &merged.provenance;
+    json!({
+        "output": args.output,
+        "method": facts.method,
+        "rows": facts.rows,
+        "rows_read": facts.rows_read,
+        "rows_dropped": facts.rows_dropped,
+        "dimension": merged.encoding.dim(),
+        "distinct_rows": merged.rows.len(),
+        "exact": facts.exact,
+        "composition": facts.composition,
+        "certificate": certificate::record(merged),
+        "seed": facts.seed,
+        "warnings": facts.warnings,
+    })
+}
+
+fn summary(args: &MergeArgs, parts: usize, merged: &Coreset) -> String {
+    let rows = merged.rows.len() as u64;
+    let mut text = format!(
+        "{}: {} weighted rows stand for {}, of {parts} coresets\n",
+        args.output.display(),
+        count(rows),
+        count(merged.provenance.rows),
+    );
+    if merged.provenance.exact {
+        text += "  exact: the likelihood is the full data's own\n";
+    } else if merged.provenance.calibration.is_none() && merged.provenance.sensitivity.is_none() {
+        text += "  the rows fit the size: all are kept, nothing is lost\n";
+    }
+    text + &certificate::lines(merged)
+}

@@ -1,0 +1,124 @@
+//! `tithe paper`: the paper's experiments, ours beside theirs.
+
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tithe::error::{Error, ErrorKind, Result};
+use tithe_paper::data::Library;
+use tithe_paper::profile::Profile;
+use tithe_paper::runner::{Context, Watch};
+use tithe_paper::{Figure, run as run_figures};
+
+use crate::args::{FigureArg, PaperArgs};
+use crate::show::{self, count};
+
+/// Runs the experiments and draws them.
+pub fn run(args: &PaperArgs) -> Result<()> {
+    let profile = match (args.quick, args.profile) {
+        (true, _) => Profile::Quick,
+        (false, profile) => profile.unwrap_or(Profile::Full),
+    };
+    let figures: Vec<Figure> = match args.figures.as_slice() {
+        [] => Figure::ALL.to_vec(),
+        some => some.iter().map(figure).collect(),
+    };
+    let deadline = args.stop_after.map(minutes).transpose()?;
+    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    if threads == 0 {
+        return Err(Error::setting("--threads", "must be at least 1"));
+    }
+    let watcher = CellWatcher {
+        quiet: args.show.quiet || !std::io::stderr().is_terminal(),
+        failures: AtomicUsize::new(0),
+    };
+    let context = Context {
+        profile,
+        library: Library::new(args.data.clone(), profile),
+        folder: args.output.clone(),
+        threads,
+        deadline,
+        watch: &watcher,
+    };
+    let report = run_figures(&context, &figures)?;
+    let page = args.output.join("results.md");
+    if args.show.json {
+        let record = json!({
+            "output": args.output,
+            "profile": profile,
+            "data": context.library.available(),
+            "figures": report.figures,
+            "page": page,
+            "cells_missing": report.missing,
+            "cells_failed": watcher.failures.load(Ordering::Relaxed),
+        });
+        show::print(&format!("{record}\n"));
+    } else {
+        let folder = args.output.display();
+        show::print(&format!(
+            "{}: {} figures; plots and tables are in {folder}\n",
+            page.display(),
+            report.figures.len()
+        ));
+        if report.missing > 0 {
+            let missing = count(report.missing as u64);
+            show::print(&format!("  {missing} cells were not run: the same command goes on with them\n"));
+        }
+    }
+    match watcher.failures.load(Ordering::Relaxed) {
+        0 => Ok(()),
+        failures => Err(ErrorKind::Numerical {
+            what: format!("{failures} cells failed; the warnings tell which"),
+            help: Some("the page is made of the others; the same command tries them again".to_string()),
+        }
+        .into()),
+    }
+}
+
+fn minutes(minutes: f64) -> Result<Instant> {
+    Duration::try_from_secs_f64(60.0 * minutes)
+        .ok()
+        .and_then(|time| Instant::now().checked_add(time))
+        .ok_or_else(|| Error::setting("--stop-after", format!("{minutes} is no time")))
+}
+
+fn figure(arg: &FigureArg) -> Figure {
+    match arg {
+        FigureArg::Fig1a => Figure::Fig1a,
+        FigureArg::Fig1b => Figure::Fig1b,
+        FigureArg::Fig1c => Figure::Fig1c,
+        FigureArg::Fig2 => Figure::Fig2,
+        FigureArg::Robustness => Figure::Robustness,
+        FigureArg::Theory => Figure::Theory,
+    }
+}
+
+/// Tells of cells on a terminal; of failures always.
+struct CellWatcher {
+    quiet: bool,
+    failures: AtomicUsize,
+}
+
+impl Watch for CellWatcher {
+    fn begin(&self, experiment: &str, done: usize, cells: usize) {
+        if !self.quiet {
+            show::message(&format!("{experiment}: {done} of {cells} cells are done already"));
+        }
+    }
+
+    fn cell(&self, slug: &str, seconds: f64) {
+        if !self.quiet {
+            show::message(&format!("  {slug} ({seconds:.1} s)"));
+        }
+    }
+
+    fn failure(&self, slug: &str, error: &Error) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        show::message(&format!("warning: {slug}: {error}"));
+    }
+
+    fn stopped(&self) -> bool {
+        show::STOP.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,147 @@
+//! `tithe merge`: exact where the sizes allow, near where not; refuses what does not go together.
+
+mod common;
+
+use common::*;
+use serde_json::Value;
+
+/// Rows `rows` of a table as a CSV file of their own, built to a coreset of the same name.
+fn shard(scratch: &Scratch, table: &Mixed, name: &str, rows: std::ops::Range<usize>, flags: &str) {
+    let text = table.csv();
+    let mut lines = text.lines();
+    let header = lines.next().expect("a header");
+    let body: Vec<&str> = lines.skip(rows.start).take(rows.len()).collect();
+    scratch.write(&format!("{name}.csv"), format!("{header}\n{}\n", body.join("\n")));
+    scratch.succeed(&format!("build {name}.csv --label y {flags} -o {name}.parquet"));
+}
+
+fn merge(scratch: &Scratch, line: &str) -> Value {
+    let out = scratch.succeed(&format!("merge {line} --json"));
+    serde_json::from_str(&out).expect("JSON")
+}
+
+#[test]
+fn rows_that_fit_are_all_kept() {
+    let table = Mixed::new(3_000);
+    let scratch = Scratch::new();
+    shard(&scratch, &table, "a", 0..1_000, "--size 100");
+    shard(&scratch, &table, "b", 1_000..3_000, "--size 100");
+    let record = merge(&scratch, "a.parquet b.parquet --size 1000 -o all.parquet");
+    assert_eq!((record["rows"].as_u64(), record["rows_read"].as_u64()), (Some(3_000), Some(3_000)));
+    let [a, b, all] = ["a", "b", "all"].map(|name| read_core(&scratch.path(&format!("{name}.parquet"))));
+    let joined = |column: &str| [a.floats(column), b.floats(column)].concat();
+    assert_eq!(all.floats("weight"), joined("weight"));
+    assert_eq!(all.floats("x1"), joined("x1"));
+    // The rows of the second follow those of the first.
+    let moved: Vec<u64> = b.rows("row").iter().map(|row| row + 1_000).collect();
+    assert_eq!(all.rows("row"), [a.rows("row"), moved].concat());
+    // Means and scales are those of all rows: as a build of them would have learnt.
+    shard(&scratch, &table, "whole", 0..3_000, "--size 100");
+    let coding =
+        |file: &CoreFile, at: usize| file.story["encoding"]["features"][at]["coding"]["number"].clone();
+    let whole = read_core(&scratch.path("whole.parquet"));
+    for at in 0..2 {
+        for number in ["center", "scale"] {
+            let [ours, theirs] =
+                [&all, &whole].map(|file| coding(file, at)[number].as_f64().expect("a number"));
+            assert!((ours / theirs - 1.0).abs() < 1e-10, "{number}: {ours} {theirs}");
+        }
+    }
+    assert_eq!(all.story["provenance"]["fingerprint"], whole.story["provenance"]["fingerprint"]);
+    // So the full data is recognised.
+    scratch.succeed("certify all.parquet --data whole.csv");
+}
+
+#[test]
+fn in_any_order_the_posterior_is_that_of_all_rows() {
+    let table = Mixed::new(6_000);
+    let scratch = Scratch::with_csv(table.csv());
+    let names: Vec<String> = (0..6).map(|at| format!("s{at}")).collect();
+    for (at, name) in names.iter().enumerate() {
+        shard(&scratch, &table, name, at * 1_000..(at + 1) * 1_000, "--size 150");
+    }
+    let files = |order: [usize; 6]| order.map(|at| format!("s{at}.parquet")).join(" ");
+    let kl = |file: &str| {
+        let out = scratch.succeed(&format!("certify {file} --data data.csv --json"));
+        let record: Value = serde_json::from_str(&out).expect("JSON");
+        record["certificate"]["kl"].as_f64().or(record["kl"].as_f64()).expect("a KL")
+    };
+    for order in [[0, 1, 2, 3, 4, 5], [3, 5, 1, 0, 4, 2]] {
+        let record = merge(&scratch, &format!("{} --size 150 -o all.parquet", files(order)));
+        assert_eq!(record["rows"].as_u64(), Some(6_000));
+        assert!(record["distinct_rows"].as_u64().expect("rows") <= 150);
+        assert_eq!(record["composition"]["parts"].as_u64(), Some(6));
+        assert!(kl("all.parquet") < 0.1, "{order:?}");
+    }
+    // Two at a time, and then those.
+    for (at, pair) in
+        ["s0.parquet s1.parquet", "s2.parquet s3.parquet", "s4.parquet s5.parquet"].iter().enumerate()
+    {
+        merge(&scratch, &format!("{pair} --size 150 -o pair{at}.parquet"));
+    }
+    let record = merge(&scratch, "pair0.parquet pair1.parquet pair2.parquet --size 150 -o all.parquet");
+    assert_eq!((record["rows"].as_u64(), record["composition"]["depth"].as_u64()), (Some(6_000), Some(2)));
+    assert!(kl("all.parquet") < 0.1);
+    let words = scratch.succeed("inspect all.parquet");
+    assert!(words.contains("made of 6 coresets, at most 2 steps from the data"), "{words}");
+}
+
+#[test]
+fn what_does_not_go_together_is_named() {
+    let table = Mixed::new(1_000);
+    let scratch = Scratch::new();
+    shard(&scratch, &table, "a", 0..500, "--size 50");
+    let refuses = |other: &str, what: &str| {
+        let outcome = scratch.run(&format!("merge a.parquet {other}.parquet -o never.parquet"));
+        assert_eq!(outcome.code, Some(1), "{outcome:?}");
+        let message = format!("error: 'a.parquet' and '{other}.parquet' do not go together: {what}\n");
+        assert!(outcome.err.starts_with(&message), "{}", outcome.err);
+        assert!(!scratch.path("never.parquet").exists());
+    };
+    shard(&scratch, &table, "fewer", 500..1_000, "--size 50 --exclude x2");
+    refuses("fewer", "the number of features is '3' in the first and '2' in the second");
+    shard(&scratch, &table, "bare", 500..1_000, "--size 50 --no-intercept");
+    refuses("bare", "the intercept is 'there' in the first and 'left out' in the second");
+    shard(&scratch, &table, "raw", 500..1_000, "--size 50 --no-standardize");
+    refuses("raw", "column 'x1' is scaled in the first and not in the second");
+    shard(&scratch, &table, "turned", 500..1_000, "--size 50 --positive 0");
+    refuses("turned", "the label's positive value is '1' in the first and '0' in the second");
+    let mut other = Mixed::new(1_000);
+    other.city[700] = "Chur";
+    shard(&scratch, &other, "chur", 500..1_000, "--size 50");
+    let message = scratch.run("merge a.parquet chur.parquet -o never.parquet").err;
+    assert!(message.contains("do not go together") && message.contains("column 'city'"), "{message}");
+    // The remedy that the message names.
+    shard(&scratch, &table, "again", 500..1_000, "--size 50 --encoding a.parquet");
+    scratch.succeed("merge a.parquet again.parquet -o both.parquet");
+    // Text is no coreset, and no input is overwritten.
+    let outcome = scratch.run("merge a.parquet a.csv -o never.parquet");
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    let outcome = scratch.run("merge a.parquet again.parquet -o a.parquet");
+    assert!(outcome.err.contains("is both input and output"), "{}", outcome.err);
+}
+
+#[test]
+fn guarantees_compose() {
+    let scratch = Scratch::new();
+    for name in ["a", "b", "c"] {
+        let mut text = "a,b,y\n".to_string();
+        for row in 0..3_000 {
+            let at = row + 10_000 * usize::from(name.as_bytes()[0]);
+            text += &format!(
+                "{},{},{}\n",
+                1.0 + 0.1 * noise(at, 0),
+                0.3 * noise(at, 1),
+                u8::from(noise(at, 2) < 0.4)
+            );
+        }
+        scratch.write(&format!("{name}.csv"), text);
+        let flags = "--no-standardize --no-intercept --epsilon 0.3 --delta 0.01 --radius 0.5";
+        scratch.succeed(&format!("build {name}.csv --label y {flags} -o {name}.parquet"));
+    }
+    let line = "a.parquet b.parquet c.parquet --epsilon 0.45 --delta 0.02 --radius 0.4 -o all.parquet";
+    let bound = merge(&scratch, line)["composition"]["bound"].clone();
+    assert!((bound["epsilon"].as_f64().expect("a bound") - (1.3 * 1.45 - 1.0)).abs() < 1e-12, "{bound}");
+    assert!((bound["delta"].as_f64().expect("a bound") - 0.05).abs() < 1e-12, "{bound}");
+    assert_eq!(bound["radius"].as_f64(), Some(0.4));
+}

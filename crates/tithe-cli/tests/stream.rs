@@ -1,0 +1,529 @@
+//! `tithe stream`: one block is a build, stopping changes nothing, damage is named, bad input is refused with its place.
+
+mod common;
+
+use std::io::Write;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use common::*;
+use serde_json::Value;
+
+const FEED: &str = "stream --label y --size 100 --block 1000 --state state";
+
+fn rows_of(text: &str, rows: std::ops::Range<usize>) -> String {
+    let mut lines = text.lines();
+    let header = lines.next().expect("a header");
+    let body: Vec<&str> = lines.skip(rows.start).take(rows.len()).collect();
+    format!("{header}\n{}\n", body.join("\n"))
+}
+
+/// Feeds a text to a stream; it must succeed. Gives back the record.
+#[track_caller]
+fn feed(scratch: &Scratch, line: &str, input: &str) -> Value {
+    let outcome = scratch.run_with_input(&format!("{line} --json"), input.as_bytes());
+    assert_eq!(outcome.code, Some(0), "{line}: {outcome:?}");
+    serde_json::from_str(&outcome.out).expect("JSON")
+}
+
+#[track_caller]
+fn snapshot(scratch: &Scratch, state: &str, output: &str) -> Vec<u8> {
+    scratch.succeed(&format!("stream --state {state} --snapshot -o {output}"));
+    scratch.read(output)
+}
+
+/// Feeding `input` must fail with this code, and a message that begins so.
+#[track_caller]
+fn refuses(scratch: &Scratch, line: &str, input: &str, code: i32, message: &str) -> String {
+    let outcome = scratch.run_with_input(line, input.as_bytes());
+    assert_eq!(outcome.code, Some(code), "{line}: {outcome:?}");
+    assert!(outcome.err.starts_with(&format!("error: {message}")), "{line}: {}", outcome.err);
+    outcome.err
+}
+
+#[test]
+fn a_stream_of_one_block_is_a_build() {
+    let text = Mixed::new(3_000).csv();
+    let scratch = Scratch::with_csv(&text);
+    for (at, method) in ["calibrated", "sensitivity", "uniform"].iter().enumerate() {
+        scratch.succeed(&format!("build data.csv --label y --size 200 --seed 5 --method {method} -o {CORE}"));
+        for (input, block) in [("", 3_000), ("", 50_000), ("data.csv", 3_000)] {
+            let state = format!("state{at}-{block}-{}", input.len());
+            let line = format!(
+                "stream {input} --label y --size 200 --seed 5 --method {method} --block {block} --state {state}"
+            );
+            feed(&scratch, &format!("{line} -o end.parquet"), &text);
+            assert_eq!(scratch.read("end.parquet"), scratch.read(CORE), "{line}");
+            assert_eq!(snapshot(&scratch, &state, "snapshot.parquet"), scratch.read(CORE), "{line}");
+        }
+    }
+}
+
+#[test]
+fn stopping_and_going_on_changes_nothing() {
+    let text = Mixed::new(7_300).csv();
+    let scratch = Scratch::with_csv(&text);
+    let record = feed(&scratch, &format!("{FEED} --threads 1"), &text);
+    assert_eq!((record["rows"].as_u64(), record["blocks"].as_u64()), (Some(7_300), Some(7)));
+    assert_eq!((record["pending"].as_u64(), record["coresets"].as_u64()), (Some(300), Some(3)));
+    let whole = snapshot(&scratch, "state", "whole.parquet");
+
+    let pieces = FEED.replace("state state", "state pieces");
+    let mut from = 0;
+    for to in [1, 999, 1_000, 2_600, 2_601, 7_300] {
+        let record = feed(&scratch, &pieces, &rows_of(&text, from..to));
+        assert_eq!(record["rows"].as_u64(), Some(to as u64));
+        from = to;
+    }
+    assert_eq!(snapshot(&scratch, "pieces", "pieces.parquet"), whole);
+
+    // Fed again from the first row, rows that are in are skipped.
+    let again = FEED.replace("state state", "state again");
+    feed(&scratch, &again, &rows_of(&text, 0..3_210));
+    let record = feed(&scratch, &format!("{again} --replay"), &text);
+    assert_eq!((record["rows"].as_u64(), record["new_rows"].as_u64()), (Some(7_300), Some(4_090)));
+    assert_eq!(snapshot(&scratch, "again", "again.parquet"), whole);
+    let file = read_core(&scratch.path("again.parquet"));
+    assert_eq!(file.story["provenance"]["rows_read"].as_u64(), Some(7_300));
+    assert!(file.rows("row").windows(2).all(|pair| pair[0] < pair[1]), "rows in the order of the stream");
+    let kl = file.story["provenance"]["composition"]["kl"].as_f64().expect("an estimate");
+    assert!(kl < 0.5, "{kl}");
+}
+
+#[test]
+fn every_streamable_format_gives_the_same_coreset() {
+    let table = Mixed::new(2_500);
+    let scratch = Scratch::with_csv(table.csv());
+    let line = |name: &str| FEED.replace("state state", &format!("state {name}"));
+    feed(&scratch, &line("csv"), &table.csv());
+    let expected = read_core(&{
+        snapshot(&scratch, "csv", "csv.parquet");
+        scratch.path("csv.parquet")
+    });
+    let mut ndjson = String::new();
+    for row in 0..2_500 {
+        ndjson += &format!(
+            "{{\"x1\":{:?},\"x2\":{:?},\"city\":\"{}\",\"y\":{}.0}}\n",
+            table.x[0][row], table.x[1][row], table.city[row], table.y[row]
+        );
+    }
+    let zipped = zstd::stream::encode_all(table.csv().as_bytes(), 1).expect("packed");
+    let arrow = stream_bytes(&table.batch(false), 333);
+    let parquet = parquet_bytes(&table.batch(false), 700);
+    let inputs: [(&str, &[u8]); 4] =
+        [("ndjson", ndjson.as_bytes()), ("zstd", &zipped), ("arrow", &arrow), ("parquet", &parquet)];
+    for (name, bytes) in inputs {
+        let features = if name == "ndjson" { "--features x1,x2,city" } else { "" };
+        let outcome = scratch.run_with_input(&format!("{} {features}", line(name)), bytes);
+        assert_eq!(outcome.code, Some(0), "{name}: {outcome:?}");
+        snapshot(&scratch, name, "other.parquet");
+        let found = read_core(&scratch.path("other.parquet"));
+        assert_eq!(found.rows("row"), expected.rows("row"), "{name}");
+        assert_eq!(found.floats("weight"), expected.floats("weight"), "{name}");
+        assert_eq!(found.words("city"), expected.words("city"), "{name}");
+    }
+    let mut libsvm = String::new();
+    for row in 0..2_500 {
+        libsvm += &format!("{} 1:{} 2:{}\n", table.y[row], table.x[0][row], table.x[1][row]);
+    }
+    let record = feed(&scratch, "stream --size 100 --block 1000 --state libsvm", &libsvm);
+    assert_eq!(record["rows"].as_u64(), Some(2_500));
+}
+
+/// What happens to the bytes of a file.
+type Damage = fn(&mut Vec<u8>);
+
+#[test]
+fn a_damaged_state_is_refused_and_can_be_repaired() {
+    let text = Mixed::new(6_000).csv();
+    let scratch = Scratch::with_csv(&text);
+    // One save a feeding: after 1, 2, … blocks.
+    for block in 0..6 {
+        feed(&scratch, FEED, &rows_of(&text, block * 1_000..(block + 1) * 1_000));
+    }
+    let whole = snapshot(&scratch, "state", "whole.parquet");
+    let levels: Vec<String> =
+        names_in(&scratch.path("state")).into_iter().filter(|name| name.starts_with("level-")).collect();
+    let newest = "level-01-000000000006.parquet";
+    let oldest = "level-02-000000000004.parquet";
+    assert!(
+        levels.iter().any(|name| name == newest) && levels.iter().any(|name| name == oldest),
+        "{levels:?}"
+    );
+    let flip: Damage = |bytes| bytes[700] ^= 4;
+    let cut: Damage = |bytes| bytes.truncate(1_000);
+    let cases: [(&str, Damage, u64); 4] =
+        [(newest, flip, 5_000), (newest, cut, 5_000), (oldest, flip, 3_000), ("manifest.json", flip, 6_000)];
+    for (file, damage, kept) in cases {
+        let state = scratch.path("copy");
+        let _ = std::fs::remove_dir_all(&state);
+        std::fs::create_dir(&state).expect("a directory");
+        for name in names_in(&scratch.path("state")) {
+            std::fs::copy(scratch.path("state").join(&name), state.join(&name)).expect("a copy");
+        }
+        let mut bytes = scratch.read(&format!("copy/{file}"));
+        damage(&mut bytes);
+        scratch.write(&format!("copy/{file}"), &bytes);
+        let before: Vec<(String, Vec<u8>)> = names_in(&state)
+            .into_iter()
+            .map(|name| (name.clone(), std::fs::read(state.join(name)).expect("read")))
+            .collect();
+        let line = FEED.replace("state state", "state copy");
+        let message = format!("'copy/{file}' is damaged");
+        let told = refuses(&scratch, &line, &text, 1, &message);
+        assert!(told.contains("--repair"), "{told}");
+        refuses(&scratch, "stream --state copy --snapshot -o never.parquet", "", 1, &message);
+        for (name, bytes) in &before {
+            assert!(
+                std::fs::read(state.join(name)).expect("read") == *bytes,
+                "{file}: {name} was overwritten"
+            );
+        }
+        let out = scratch.succeed("stream --state copy --repair --json");
+        let record: Value = serde_json::from_str(&out).expect("JSON");
+        assert_eq!(record["rows"].as_u64(), Some(kept), "{file}");
+        assert_eq!(record["rows_to_feed_again"].as_u64(), Some(6_000 - kept), "{file}");
+        let record = feed(&scratch, &format!("{line} --replay"), &text);
+        assert_eq!(record["new_rows"].as_u64(), Some(6_000 - kept));
+        assert_eq!(snapshot(&scratch, "copy", "repaired.parquet"), whole, "{file}");
+    }
+    // Nothing is lost where nothing is wrong.
+    let out = scratch.succeed("stream --state state --repair");
+    assert!(out.contains("6,000 rows are in; nothing was lost"), "{out}");
+}
+
+#[test]
+fn a_state_of_a_newer_program_is_refused() {
+    let text = Mixed::new(1_500).csv();
+    let scratch = Scratch::with_csv(&text);
+    feed(&scratch, FEED, &text);
+    let manifest = String::from_utf8(scratch.read("state/manifest.json")).expect("text");
+    scratch.write("state/manifest.json", manifest.replace("\"version\":1", "\"version\":2"));
+    let message = "'state/manifest.json' is of format version 2; this program knows versions up to 1";
+    refuses(&scratch, FEED, &text, 1, message);
+    refuses(&scratch, "stream --state state --repair", "", 1, message);
+}
+
+#[test]
+fn other_settings_are_refused_with_what_differs() {
+    let text = Mixed::new(1_500).csv();
+    let scratch = Scratch::with_csv(&text);
+    feed(&scratch, FEED, &text);
+    let other = FEED.replace("--size 100", "--size 200 --seed 9");
+    let message = "the state in 'state' was made with other settings: seed is 0 in the state and 9 now; size is {\"rows\":100} in the state and {\"rows\":200} now";
+    refuses(&scratch, &other, &text, 1, message);
+    let other = FEED.replace("--label y", "--label city");
+    refuses(&scratch, &other, &text, 2, "--label: is 'city', and the stream's is 'y'");
+    scratch.write("full/notes.txt", "mine");
+    refuses(
+        &scratch,
+        &FEED.replace("state state", "state full"),
+        &text,
+        1,
+        "the state in 'full' is no state of a stream: it holds 'notes.txt'",
+    );
+}
+
+#[test]
+fn rows_fed_again_must_be_the_same() {
+    let text = Mixed::new(2_500).csv();
+    let scratch = Scratch::with_csv(&text);
+    feed(&scratch, FEED, &text);
+    let replay = format!("{FEED} --replay");
+    let other = text.replacen("Basel", "Bern", 1);
+    refuses(
+        &scratch,
+        &replay,
+        &other,
+        1,
+        "the state in 'state' is of other rows than those fed again: the first 2500 rows",
+    );
+    refuses(
+        &scratch,
+        &replay,
+        &rows_of(&text, 0..2_000),
+        1,
+        "the state in 'state' counts 500 rows more than were fed again",
+    );
+    // None of that has changed the state.
+    let record = feed(&scratch, &replay, &text);
+    assert_eq!((record["rows"].as_u64(), record["new_rows"].as_u64()), (Some(2_500), Some(0)));
+}
+
+#[test]
+fn malformed_rows_are_told_with_their_number_or_left_out() {
+    let text = Mixed::new(12_500).csv();
+    let scratch = Scratch::with_csv(&text);
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines[12_001] = "1.5,abc,Basel,1";
+    let broken = lines.join("\n");
+    let told = refuses(
+        &scratch,
+        FEED,
+        &broken,
+        1,
+        "'standard input', row 12001, column 'x2': 'abc' is not a number",
+    );
+    assert!(told.contains("help:"), "{told}");
+    // What came before it is in, and can be gone on with.
+    let manifest: Value = serde_json::from_slice(&scratch.read("state/manifest.json")).expect("JSON");
+    let rows = manifest["manifest"]["rows"].as_u64().expect("rows");
+    assert!((1_000..=12_000).contains(&rows), "{rows}");
+
+    lines[5_001] = "1.5,2.5,Basel";
+    lines.push("3.5,2");
+    let broken = lines.join("\n");
+    let skip = |most: usize| FEED.replace("state state", &format!("state skip{most} --skip-bad {most}"));
+    let outcome = scratch.run_with_input(&skip(3), broken.as_bytes());
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(
+        outcome.err.contains("warning: left out: 'standard input', row 5001: has 3 fields"),
+        "{}",
+        outcome.err
+    );
+    assert!(outcome.err.contains("row 12001, column 'x2'"), "{}", outcome.err);
+    assert!(outcome.err.contains("row 12501: has 2 fields"), "{}", outcome.err);
+    assert!(
+        outcome.out.contains("12,498 rows are in") && outcome.out.contains("3 rows could not be read"),
+        "{}",
+        outcome.out
+    );
+    let outcome = scratch.run_with_input(&skip(2), broken.as_bytes());
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    assert!(outcome.err.contains("error: 'standard input', row 12501: has 2 fields"), "{}", outcome.err);
+    // A row too many is where it ends, whatever the chunks.
+    let ends = scratch.run_with_input(&skip(1), b"x1,x2,city,y\n1,2,Bern,0\n2,3,Basel,1\n2,3,Basel");
+    assert_eq!(ends.code, Some(0), "{ends:?}");
+}
+
+#[test]
+fn a_stream_that_ends_too_early_or_holds_nothing() {
+    let scratch = Scratch::new();
+    refuses(&scratch, FEED, "", 1, "'standard input' is empty");
+    refuses(&scratch, FEED, "x1,x2,city,y\n", 1, "the stream is empty");
+    refuses(
+        &scratch,
+        "stream --state state --snapshot -o never.parquet",
+        "",
+        1,
+        "the state in 'state' has no rows yet",
+    );
+    let mut text = Mixed::new(1_200).csv();
+    text.truncate(text.len() - 9);
+    refuses(&scratch, FEED, &text, 1, "'standard input', row 1200: has");
+    refuses(&scratch, "stream --label y --state state --snapshot", "", 2, "the following required arguments");
+    assert!(!scratch.path("never.parquet").exists());
+}
+
+#[test]
+fn levels_and_drift() {
+    let table = Mixed::new(4_000);
+    let scratch = Scratch::new();
+    let mut lines: Vec<String> = table.csv().lines().map(str::to_string).collect();
+    for line in &mut lines[3_001..] {
+        let (first, rest) = line.split_once(',').expect("fields");
+        let far: f64 = first.parse::<f64>().expect("a number") + 1_000.0;
+        *line = format!("{far},{rest}");
+    }
+    let drifting = lines.join("\n");
+    let outcome = scratch.run_with_input(FEED, drifting.as_bytes());
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert_eq!(outcome.err.matches("column 'x1' has drifted").count(), 1, "{}", outcome.err);
+    assert!(outcome.err.contains("in block 4, and was") && outcome.err.contains("(sd "), "{}", outcome.err);
+    // Once is enough, even for another process.
+    let outcome = scratch.run_with_input(FEED, rows_of(&drifting, 3_000..4_000).as_bytes());
+    assert!(!outcome.err.contains("drifted"), "{}", outcome.err);
+
+    let unseen = table.csv().replace("Genf", "Bern") + "1,2,Chur,0\n";
+    let line = FEED.replace("state state", "state levels");
+    feed(&scratch, &line, &unseen.replace("1,2,Chur,0\n", ""));
+    let more = "x1,x2,city,y\n".to_string()
+        + &"1,2,Bern,0\n".repeat(500)
+        + "1,2,Chur,0\n"
+        + &"3,2,Bern,1\n".repeat(499);
+    refuses(&scratch, &line, &more, 1, "column 'city': the level 'Chur' in row 4501 was not there");
+    let line = format!("{} --unseen reference", FEED.replace("state state", "state reference"));
+    let record = feed(&scratch, &line, &(unseen.clone() + &more[13..]));
+    assert_eq!(record["rows"].as_u64(), Some(5_001));
+    snapshot(&scratch, "reference", CORE);
+    let story = read_core(&scratch.path(CORE)).story;
+    assert_eq!(story["encoding"]["unseen"], "reference");
+    scratch.succeed(&format!("fit {CORE} --sampler laplace -o posterior.parquet"));
+}
+
+#[test]
+fn an_encoding_can_be_given_or_learnt_from_more_rows() {
+    let table = Mixed::new(3_000);
+    let scratch = Scratch::with_csv(table.csv());
+    scratch.succeed(&format!("build data.csv --label y --size 100 -o {CORE}"));
+    let line = format!("{} --encoding {CORE}", FEED.replace("--label y ", ""));
+    feed(&scratch, &line, &table.csv());
+    snapshot(&scratch, "state", "given.parquet");
+    let encoding = |name: &str| read_core(&scratch.path(name)).story["encoding"].clone();
+    assert_eq!(encoding("given.parquet"), encoding(CORE));
+    // Learnt from all rows, it is the same; from the first block, another.
+    for (state, warmup, same) in
+        [("warm", "--warmup-rows 3000", true), ("cold", "", false), ("half", "--warmup-rows 500", false)]
+    {
+        let line = format!("{} {warmup}", FEED.replace("state state", &format!("state {state}")));
+        let record = feed(&scratch, &line, &table.csv());
+        assert_eq!(record["blocks"].as_u64(), Some(3), "{state}");
+        snapshot(&scratch, state, "learnt.parquet");
+        assert_eq!(encoding("learnt.parquet") == encoding(CORE), same, "{state}");
+    }
+    // Too few rows to be sure of the encoding: what there is must do for a snapshot.
+    let line = format!("{} --warmup-rows 9000", FEED.replace("state state", "state early"));
+    feed(&scratch, &line, &table.csv());
+    snapshot(&scratch, "early", "early.parquet");
+    assert_eq!(encoding("early.parquet"), encoding(CORE));
+}
+
+fn start(scratch: &Scratch, line: &str) -> Child {
+    std::process::Command::new(TITHE)
+        .current_dir(scratch.dir())
+        .args(line.split_whitespace())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts")
+}
+
+/// Waits until the state counts so many rows.
+#[track_caller]
+fn wait_for(scratch: &Scratch, state: &str, rows: u64) {
+    let start = Instant::now();
+    loop {
+        let text = std::fs::read(scratch.path(&format!("{state}/manifest.json"))).unwrap_or_default();
+        let manifest: Value = serde_json::from_slice(&text).unwrap_or_default();
+        if manifest["manifest"]["rows"].as_u64() == Some(rows) {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "{manifest}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn interrupt(child: Child) -> (Option<i32>, String) {
+    let id = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
+    let output = child.wait_with_output().expect("it ends");
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn a_running_stream_can_be_looked_at_but_has_one_writer() {
+    let text = Mixed::new(1_400).csv();
+    let scratch = Scratch::with_csv(&text);
+    let mut child = start(&scratch, FEED);
+    let mut input = child.stdin.take().expect("a pipe");
+    input.write_all(text.as_bytes()).expect("fed");
+    input.flush().expect("fed");
+    // Even rows that do not fill a block are soon to be seen.
+    wait_for(&scratch, "state", 1_400);
+    snapshot(&scratch, "state", CORE);
+    assert_eq!(read_core(&scratch.path(CORE)).story["provenance"]["rows"].as_u64(), Some(1_400));
+    refuses(&scratch, FEED, &text, 1, "the state in 'state' is being written by another stream");
+    input.write_all(b"1,2,Bern,0\n").expect("fed");
+    let (code, out) = interrupt(child);
+    assert_eq!(code, Some(0), "{out}");
+    assert!(out.contains("stopped; the same command goes on from here"), "{out}");
+    drop(input);
+}
+
+#[test]
+fn a_growing_file_is_followed() {
+    let text = Mixed::new(2_500).csv();
+    let scratch = Scratch::new();
+    scratch.write("log.csv", rows_of(&text, 0..1_300));
+    let line = format!("{FEED} --follow log.csv");
+    let child = start(&scratch, &line);
+    wait_for(&scratch, "state", 1_300);
+    let (code, _) = interrupt(child);
+    assert_eq!(code, Some(0));
+    // It grows while nobody looks, and then while somebody does; rows that are in are not counted again.
+    scratch.write("log.csv", rows_of(&text, 0..2_000));
+    let child = start(&scratch, &line);
+    wait_for(&scratch, "state", 2_000);
+    let mut file = std::fs::File::options().append(true).open(scratch.path("log.csv")).expect("a file");
+    let rest = rows_of(&text, 2_000..2_500);
+    file.write_all(rest.split_once('\n').expect("a header").1.as_bytes()).expect("written");
+    file.write_all(b"1,2,Be").expect("a row that is not complete yet");
+    wait_for(&scratch, "state", 2_500);
+    assert_eq!(interrupt(child).0, Some(0));
+    feed(&scratch, &FEED.replace("state state", "state whole"), &text);
+    assert_eq!(snapshot(&scratch, "state", "a.parquet"), snapshot(&scratch, "whole", "b.parquet"));
+}
+
+#[test]
+fn a_directory_is_watched_and_each_part_counts_once() {
+    let text = Mixed::new(2_700).csv();
+    let scratch = Scratch::new();
+    scratch.write("parts/a.csv", rows_of(&text, 0..700));
+    scratch.write("parts/.hidden.csv", "nonsense");
+    let line = format!("{FEED} --watch parts");
+    let child = start(&scratch, &line);
+    wait_for(&scratch, "state", 700);
+    scratch.write("parts/b.csv.tmp", rows_of(&text, 700..1_900));
+    std::fs::rename(scratch.path("parts/b.csv.tmp"), scratch.path("parts/b.csv")).expect("renamed");
+    wait_for(&scratch, "state", 1_900);
+    assert_eq!(interrupt(child).0, Some(0));
+    scratch.write("parts/c.csv", rows_of(&text, 1_900..2_700));
+    let child = start(&scratch, &line);
+    wait_for(&scratch, "state", 2_700);
+    assert_eq!(interrupt(child).0, Some(0));
+    feed(&scratch, &FEED.replace("state state", "state whole"), &text);
+    assert_eq!(snapshot(&scratch, "state", "a.parquet"), snapshot(&scratch, "whole", "b.parquet"));
+}
+
+#[test]
+fn the_guarantee_of_a_stream_is_the_users() {
+    let scratch = Scratch::new();
+    let mut text = "a,b,y\n".to_string();
+    for row in 0..6_000 {
+        text += &format!(
+            "{},{},{}\n",
+            1.0 + 0.1 * noise(row, 0),
+            0.3 * noise(row, 1),
+            u8::from(noise(row, 2) < 0.4)
+        );
+    }
+    let line = "stream --label y --no-standardize --no-intercept --epsilon 0.5 --delta 0.1 --radius 0.5 --block 2000 --state state";
+    feed(&scratch, line, &text);
+    snapshot(&scratch, "state", CORE);
+    let story = read_core(&scratch.path(CORE)).story;
+    let bound = &story["provenance"]["composition"]["bound"];
+    let epsilon = bound["epsilon"].as_f64().expect("a bound");
+    assert!(epsilon > 0.0 && epsilon <= 0.5, "{bound}");
+    assert!(bound["delta"].as_f64().expect("a probability") <= 0.1, "{bound}");
+    assert_eq!(bound["radius"].as_f64(), Some(0.5));
+    let out = scratch.succeed(&format!("inspect {CORE}"));
+    assert!(out.contains("composed bound: log-likelihood within a share of"), "{out}");
+}
+
+#[test]
+fn a_full_disk_leaves_the_state_good() {
+    let text = Mixed::new(40_000).csv();
+    let scratch = Scratch::with_csv(&text);
+    let Some(disk) = SmallDisk::mount(scratch.path("disk"), "96k") else {
+        eprintln!("SKIPPED: a_full_disk_leaves_the_state_good needs the right to mount a file system");
+        return;
+    };
+    let line = "stream --label y --size 600 --block 1500 --state disk/state";
+    let outcome = scratch.run_with_input(line, text.as_bytes());
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    assert!(outcome.err.contains("No space left on device"), "{}", outcome.err);
+    // What was saved is good, and goes on elsewhere.
+    let names: Vec<String> = names_in(&scratch.path("disk/state"));
+    assert!(!names.iter().any(|name| name.starts_with(".tithe-")), "{names:?}");
+    std::fs::create_dir(scratch.path("state")).expect("a directory");
+    for name in &names {
+        std::fs::copy(disk.path().join("state").join(name), scratch.path("state").join(name))
+            .expect("a copy");
+    }
+    let line = line.replace("disk/state", "state");
+    let record = feed(&scratch, &format!("{line} --replay"), &text);
+    assert_eq!(record["rows"].as_u64(), Some(40_000));
+    feed(&scratch, &line.replace("--state state", "--state whole"), &text);
+    assert_eq!(snapshot(&scratch, "state", "a.parquet"), snapshot(&scratch, "whole", "b.parquet"));
+}

@@ -1,0 +1,177 @@
+//! Proposition 2.1: the marginal likelihood's error against `ε|ln E|`, on data of two coefficients, where the evidence can
+//! be integrated numerically.
+
+use serde::{Deserialize, Serialize};
+use tithe::build::{BuildSettings, build_on};
+use tithe::engine::Missing;
+use tithe::error::Result;
+use tithe::model::{Posterior, Prior, Priors};
+use tithe::points::Points;
+use tithe::rng::Seed;
+use tithe::selection::Size;
+use tithe::sensitivity::Radius;
+
+use super::guarantee::values;
+use super::{disc, plane, points_of};
+use crate::approach::Approach;
+use crate::data::{Part, plain_encoding};
+use crate::profile::Profile;
+use crate::runner::{Cell, Context};
+
+/// The ball `B_R` to which the prior N(0, 4I) is restricted.
+const RADIUS: f64 = 4.0;
+const PRIOR_SCALE: f64 = 2.0;
+const ROWS: usize = 5_000;
+/// The grid reaches so many posterior standard deviations from the mode, with so many points each way.
+const REACH: f64 = 8.0;
+const POINTS: i32 = 40;
+
+/// One coreset's evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// How the rows are chosen.
+    pub approach: Approach,
+    /// How many.
+    pub size: usize,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct EvidenceOutcome {
+    /// `ln E` of the full data.
+    pub full: f64,
+    /// `ln E` of the coreset.
+    pub coreset: f64,
+    /// The largest relative error of the log-likelihood found over the ball.
+    pub epsilon: f64,
+}
+
+impl EvidenceOutcome {
+    /// `|ln E − ln Ẽ|`.
+    pub fn error(&self) -> f64 {
+        (self.full - self.coreset).abs()
+    }
+
+    /// What the proposition allows.
+    pub fn bound(&self) -> f64 {
+        self.epsilon * self.full.abs()
+    }
+}
+
+impl Cell for Evidence {
+    type Outcome = EvidenceOutcome;
+    const EXPERIMENT: &'static str = "evidence";
+
+    fn slug(&self) -> String {
+        format!("{}-m{}-s{:02}", self.approach.slug(), self.size, self.seed)
+    }
+
+    fn run(&self, _context: &Context<'_>) -> Result<EvidenceOutcome> {
+        let columns = plane(ROWS, 1.0);
+        let full = points_of(&columns);
+        let engine = Part::new(columns)?.engine()?;
+        let settings = BuildSettings {
+            method: self.approach.method(),
+            size: Size::Rows(self.size),
+            clusters: 4,
+            radius: Radius::Fixed(RADIUS),
+            collapse: false,
+            seed: Seed(self.seed),
+            encoding: plain_encoding(),
+            ..BuildSettings::default()
+        };
+        let own = build_on(&engine, Missing::Error, &settings)?.coreset.points()?;
+        let theta = disc(RADIUS, 24, 96);
+        let epsilon = values(&full, &theta)
+            .iter()
+            .zip(values(&own, &theta))
+            .map(|(full, own)| ((full - own) / full).abs())
+            .fold(0.0, f64::max);
+        Ok(EvidenceOutcome { full: log_evidence(&full)?, coreset: log_evidence(&own)?, epsilon })
+    }
+}
+
+/// `ln ∫ exp(L(θ)) π₀(θ) dθ` over the ball, on a grid along the axes of the normal approximation, beyond which there is
+/// nothing (`e^{−REACH²/2}`).
+fn log_evidence(points: &Points) -> Result<f64> {
+    let priors = Priors::same(Prior::Normal { scale: PRIOR_SCALE }, 2);
+    let normal = Posterior::new(points, &priors)?.laplace()?;
+    let step = REACH / f64::from(POINTS);
+    let mut theta = Vec::new();
+    for i in -POINTS..=POINTS {
+        for j in -POINTS..=POINTS {
+            let mut at = vec![0.0; 2];
+            normal.unwhiten(&[f64::from(i) * step, f64::from(j) * step], &mut at);
+            theta.push(at);
+        }
+    }
+    // The area of a cell of the grid: |det C| step².
+    let (mut origin, mut right, mut up) = (vec![0.0; 2], vec![0.0; 2], vec![0.0; 2]);
+    normal.unwhiten(&[0.0, 0.0], &mut origin);
+    normal.unwhiten(&[step, 0.0], &mut right);
+    normal.unwhiten(&[0.0, step], &mut up);
+    let side = |end: &[f64]| [end[0] - origin[0], end[1] - origin[1]];
+    let (a, b) = (side(&right), side(&up));
+    let area = (a[0] * b[1] - a[1] * b[0]).abs();
+    // The prior's density in the ball; outside it is 0.
+    let variance = PRIOR_SCALE * PRIOR_SCALE;
+    let inside = 1.0 - (-RADIUS * RADIUS / (2.0 * variance)).exp();
+    let log_prior = |theta: &[f64]| {
+        let square = theta[0] * theta[0] + theta[1] * theta[1];
+        if square > RADIUS * RADIUS {
+            return f64::NEG_INFINITY;
+        }
+        -0.5 * square / variance - (std::f64::consts::TAU * variance * inside).ln()
+    };
+    let terms: Vec<f64> =
+        values(points, &theta).iter().zip(&theta).map(|(value, theta)| value + log_prior(theta)).collect();
+    let largest = terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    Ok(largest + (terms.iter().map(|term| (term - largest).exp()).sum::<f64>() * area).ln())
+}
+
+/// The cells: every approach at some sizes.
+pub fn cells(profile: Profile) -> Vec<Evidence> {
+    let sizes: &[usize] = match profile {
+        Profile::Quick => &[100, 400],
+        _ => &[50, 100, 200, 400, 800, 1600],
+    };
+    let mut cells = Vec::new();
+    for seed in 0..profile.theory_repeats() as u64 {
+        for approach in Approach::OF_ALL_ROWS {
+            cells.extend(sizes.iter().map(|&size| Evidence { approach, size, seed }));
+        }
+    }
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_evidence_of_no_data_is_1() {
+        // One row that weighs nothing: the prior alone, which integrates to 1 over the ball. The grid sees only the
+        // ball's edge coarsely.
+        let points = Points::from_rows(2, [(&[1.0, 0.0][..], 1e-12)]);
+        let found = log_evidence(&points).expect("an integral");
+        assert!(found.abs() < 0.02, "{found}");
+    }
+
+    #[test]
+    fn the_evidence_of_much_data_is_laplaces() {
+        let points = points_of(&plane(20_000, 1.0));
+        let found = log_evidence(&points).expect("an integral");
+        let priors = Priors::same(Prior::Normal { scale: PRIOR_SCALE }, 2);
+        let posterior = Posterior::new(&points, &priors).expect("a posterior");
+        let normal = posterior.laplace().expect("a mode");
+        let curvature = tithe::model::likelihood::Curvature::of_points(&points, normal.mean());
+        let precision = |i: usize| curvature.entry(i, i) + 0.25;
+        let det = precision(0) * precision(1) - curvature.entry(0, 1).powi(2);
+        let inside = 1.0 - (-RADIUS * RADIUS / 8.0f64).exp();
+        let peak = curvature.value + priors.log_density(normal.mean());
+        let laplace = peak + std::f64::consts::TAU.ln() - 0.5 * det.ln() - inside.ln();
+        assert!((found - laplace).abs() < 1e-3, "{found} against {laplace}");
+    }
+}

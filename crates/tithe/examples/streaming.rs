@@ -1,0 +1,246 @@
+//! How far the coreset at the end of a stream is from the full data's posterior: a Markdown table of KL by method and size.
+//!
+//! `cargo run --release -p tithe --example streaming [-- [--seeds N] [--block ROWS] [NAME…]]`; NAME is mixture, binary10, covtype,
+//! or merge for 64 shards of covtype, each built on its own, merged in another order for every seed. Files are looked for in
+//! `TITHE_DATA`, or beside the repository in `../shared/data`; those that are not there are left out. Rows come in another order
+//! for every seed.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use arrow_schema::DataType;
+use tithe::block::{Column, Field, Kind, Segment};
+use tithe::build::{BuildSettings, build, build_on};
+use tithe::certify::{CertifySettings, certify};
+use tithe::coreset::{Coreset, Method};
+use tithe::engine::{EngineSettings, LocalEngine, Missing};
+use tithe::error::Result;
+use tithe::generate::Recipe;
+use tithe::merge::merge;
+use tithe::progress::Silent;
+use tithe::rng::{Purpose, Seed, open_unit};
+use tithe::selection::Size;
+use tithe::source::memory::Columns;
+use tithe::source::{OpenOptions, open};
+use tithe::stream::tree::{Reference, Rows, Tree, TreeSettings};
+use tithe::survey::EncodingSettings;
+use tithe::table::{Roles, Table};
+
+/// Name and sizes of each line.
+const LINES: [(&str, &[usize]); 3] =
+    [("mixture", &[500, 1000, 2000]), ("binary10", &[500, 1000, 2000]), ("covtype", &[1000, 2000, 4000])];
+const METHODS: [(Method, Reference, &str); 4] = [
+    (Method::Calibrated, Reference::Renewed, "calibrated"),
+    (Method::Calibrated, Reference::Own, "calibrated, each step at its own mode"),
+    (Method::Calibrated, Reference::First, "calibrated, fixed pilot of the first block"),
+    (Method::Sensitivity, Reference::Renewed, "sensitivity"),
+];
+const GENERATED_ROWS: usize = 1_000_000;
+
+/// A table in memory.
+struct Data {
+    names: Vec<String>,
+    columns: Vec<Vec<f64>>,
+    label: &'static str,
+    generated: bool,
+}
+
+impl Data {
+    fn read(name: &str) -> Result<Option<Data>> {
+        if let Ok(recipe) = name.parse::<Recipe>() {
+            let (names, columns) = recipe.data(Seed(0), GENERATED_ROWS).columns().into_iter().unzip();
+            return Ok(Some(Data { names, columns, label: "y", generated: true }));
+        }
+        let folder = match std::env::var_os("TITHE_DATA") {
+            Some(folder) => PathBuf::from(folder),
+            None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
+        };
+        let file = folder.join(format!("{name}.parquet"));
+        if !file.is_file() {
+            eprintln!("{} is not there", file.display());
+            return Ok(None);
+        }
+        let source = open(&[file.display().to_string()], &OpenOptions::default())?;
+        let names: Vec<String> = source.fields().iter().map(|field| field.name.clone()).collect();
+        let mut columns = vec![Vec::new(); names.len()];
+        let mut scan = source.scan(&(0..names.len()).collect::<Vec<_>>())?;
+        while let Some(unit) = scan.next_unit()? {
+            unit.decode(&mut |segment| {
+                for (all, column) in columns.iter_mut().zip(&segment.columns) {
+                    if let Column::Number(values) = column {
+                        all.extend_from_slice(values);
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(Some(Data { names, columns, label: "label", generated: false }))
+    }
+
+    fn rows(&self) -> usize {
+        self.columns[0].len()
+    }
+
+    fn shuffle(&mut self, seed: u64) {
+        let mut rng = Seed(seed).stream(Purpose::Generate, u64::MAX);
+        for row in (1..self.rows()).rev() {
+            let other = (open_unit(&mut rng) * (row + 1) as f64) as usize % (row + 1);
+            self.columns.iter_mut().for_each(|column| column.swap(row, other));
+        }
+    }
+
+    fn roles(&self) -> Roles {
+        Roles { label: self.label.into(), ..Roles::default() }
+    }
+
+    fn engine(&self) -> Result<LocalEngine<'static>> {
+        let columns = self.names.iter().cloned().zip(self.columns.iter().cloned()).collect();
+        let table = Table::new(Box::new(Columns::new(columns)?), &self.roles())?;
+        LocalEngine::new(table, &EngineSettings::default(), &Silent)
+    }
+
+    /// Coresets of shards, each built with an encoding of its own.
+    fn shards(&self, count: usize, settings: &BuildSettings) -> Result<Vec<(String, Coreset)>> {
+        let edges: Vec<usize> = (0..=count).map(|at| at * self.rows() / count).collect();
+        let shard = |edges: &[usize]| -> Result<(String, Coreset)> {
+            let values = self.columns.iter().map(|column| column[edges[0]..edges[1]].to_vec());
+            let columns = Columns::new(self.names.iter().cloned().zip(values).collect())?;
+            Ok((edges[0].to_string(), build(Box::new(columns), &self.roles(), settings)?))
+        };
+        edges.windows(2).map(shard).collect()
+    }
+
+    /// The last coreset of the stream, and the most that were held.
+    fn stream(&self, settings: TreeSettings, block: usize) -> Result<(Coreset, usize)> {
+        let number =
+            |name: &String| Field { name: name.clone(), kind: Kind::Number, data_type: DataType::Float64 };
+        let fields: Vec<Field> = self.names.iter().map(number).collect();
+        let mut tree = Tree::new(settings)?;
+        let mut most = 0;
+        for start in (0..self.rows()).step_by(block) {
+            let end = (start + block).min(self.rows());
+            let columns =
+                self.columns.iter().map(|column| Column::Number(column[start..end].to_vec().into()));
+            let rows = Rows {
+                fields: fields.clone(),
+                segment: Segment { columns: columns.collect(), len: end - start },
+                first_row: start as u64,
+                roles: self.roles(),
+                is_sparse: false,
+            };
+            tree.push(rows, &Silent)?;
+            most = most.max(tree.levels().iter().flatten().count());
+        }
+        Ok((tree.snapshot(None, &Silent)?, most))
+    }
+}
+
+/// Merges shards of covtype in random orders, and tells how far the result is.
+fn merged(seeds: u64) -> Result<()> {
+    const SHARDS: usize = 64;
+    let size = 2000;
+    let Some(mut data) = Data::read("covtype")? else { return Ok(()) };
+    data.shuffle(0);
+    let engine = data.engine()?;
+    let settings =
+        |seed| BuildSettings { size: Size::Rows(size), seed: Seed(seed), ..BuildSettings::default() };
+    let kl = |coreset: &Coreset| -> Result<f64> {
+        Ok(certify(&engine, coreset, &CertifySettings::default())?.certificate.kl)
+    };
+    let single = kl(&build_on(&engine, Missing::Error, &settings(0))?.coreset)?;
+    let mut shards = data.shards(SHARDS, &settings(0))?;
+    let (mut found, mut told) = (Vec::new(), Vec::new());
+    for seed in 0..seeds {
+        let mut rng = Seed(seed).stream(Purpose::Generate, u64::MAX);
+        for at in (1..SHARDS).rev() {
+            shards.swap(at, (open_unit(&mut rng) * (at + 1) as f64) as usize % (at + 1));
+        }
+        let whole = merge(&shards, &settings(seed), None, &Silent)?;
+        assert_eq!(whole.provenance.rows, data.rows() as u64);
+        told.push(whole.provenance.composed().kl.unwrap_or(f64::NAN));
+        found.push(kl(&whole)?);
+    }
+    let ((median, largest), (told, _)) = (median_and_largest(found), median_and_largest(told));
+    println!("covtype, {SHARDS} shards merged to {size} rows in {seeds} random orders:");
+    println!(
+        "KL median {median:.1e}, largest {largest:.1e} (told {told:.1e}); a single build of all rows {single:.1e}"
+    );
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let (mut seeds, mut block, mut quick) = (5u64, 10_000usize, false);
+    let mut names = Vec::new();
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--seeds" => seeds = words.next().and_then(|count| count.parse().ok()).unwrap_or(seeds).max(1),
+            "--block" => block = words.next().and_then(|rows| rows.parse().ok()).unwrap_or(block).max(1),
+            "--quick" => quick = true,
+            _ => names.push(word),
+        }
+    }
+    if names.iter().any(|name| name == "merge") {
+        return merged(seeds);
+    }
+    println!(
+        "| data | rows | M | method | KL, median | KL, largest | KL told in the file | seconds | held |"
+    );
+    println!("| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |");
+    for (name, sizes) in LINES {
+        if !names.is_empty() && !names.iter().any(|wanted| wanted == name) {
+            continue;
+        }
+        let Some(mut data) = Data::read(name)? else { continue };
+        let engine = data.engine()?;
+        for &size in sizes {
+            if quick && size != sizes[1] {
+                continue;
+            }
+            for (method, reference, method_name) in METHODS {
+                let other = reference != Reference::Renewed || method == Method::Sensitivity;
+                if other && size != sizes[1] {
+                    continue;
+                }
+                let (mut kl, mut told, mut seconds, mut held) = (Vec::new(), Vec::new(), Vec::new(), 0);
+                for seed in 0..seeds {
+                    data.shuffle(seed);
+                    let settings = BuildSettings {
+                        method,
+                        size: Size::Rows(size),
+                        collapse: false,
+                        seed: Seed(seed),
+                        encoding: EncodingSettings {
+                            intercept: !data.generated,
+                            standardize: !data.generated,
+                            ..EncodingSettings::default()
+                        },
+                        ..BuildSettings::default()
+                    };
+                    let settings =
+                        TreeSettings { build: settings, missing: Missing::Error, threads: None, reference };
+                    let start = Instant::now();
+                    let (coreset, most) = data.stream(settings, block)?;
+                    seconds.push(start.elapsed().as_secs_f64());
+                    held = held.max(most);
+                    told.push(coreset.provenance.composed().kl.unwrap_or(f64::NAN));
+                    kl.push(certify(&engine, &coreset, &CertifySettings::default())?.certificate.kl);
+                }
+                let (median, largest) = median_and_largest(kl);
+                let (told, _) = median_and_largest(told);
+                let (time, _) = median_and_largest(seconds);
+                let rows = data.rows();
+                println!(
+                    "| {name} | {rows} | {size} | {method_name} | {median:.1e} | {largest:.1e} | {told:.1e} | {time:.2} | {held} |"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn median_and_largest(mut values: Vec<f64>) -> (f64, f64) {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    (0.5 * (values[(n - 1) / 2] + values[n / 2]), values[n - 1])
+}

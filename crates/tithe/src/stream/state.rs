@@ -1,0 +1,351 @@
+//! A stream's state on disk: a manifest and the files that it names, each with its checksum, each written whole or not at all.
+//!
+//! `manifest.json` is the state; everything else is there because some manifest names it. A save first writes the new files under
+//! names of their own, then puts the new manifest in the place of the old: whenever the machine stops, one of the two is there,
+//! and all of its files. A copy of each manifest stays as `manifest-N.json`. Of every file that the newest manifest names, the newest
+//! manifest that does without it is kept, so that damage to any one file costs only the rows since then.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use arrow_schema::DataType;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::block::{Field, Kind, Segment};
+use crate::coreset::Coreset;
+use crate::encoding::Encoding;
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::{Output, read_coreset, read_rows, write_coreset, write_rows};
+use crate::fingerprint::Fingerprint;
+
+const VERSION: u64 = 1;
+const MANIFEST: &str = "manifest.json";
+const LOCK: &str = "lock";
+
+/// A file of the state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Named {
+    pub file: String,
+    pub checksum: Fingerprint,
+}
+
+/// A column of the stream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct FieldRecord {
+    name: String,
+    kind: Kind,
+    #[serde(rename = "type")]
+    data_type: String,
+}
+
+impl FieldRecord {
+    pub fn new(field: &Field) -> FieldRecord {
+        FieldRecord { name: field.name.clone(), kind: field.kind, data_type: field.data_type.to_string() }
+    }
+
+    pub fn field(&self) -> Field {
+        let plain = match self.kind {
+            Kind::Text => DataType::Utf8,
+            Kind::Boolean => DataType::Boolean,
+            Kind::Number | Kind::Unsupported => DataType::Float64,
+        };
+        let data_type = self.data_type.parse().unwrap_or(plain);
+        Field { name: self.name.clone(), kind: self.kind, data_type }
+    }
+}
+
+/// The columns of a stream: features, label, and weight if there is one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Layout {
+    pub fields: Vec<FieldRecord>,
+    pub features: usize,
+    pub is_sparse: bool,
+}
+
+/// A part file of a watched directory, and how many of its rows are in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct PartRecord {
+    pub name: String,
+    pub rows: u64,
+}
+
+/// Everything that a state says of itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    pub version: u64,
+    /// Saves so far.
+    pub sequence: u64,
+    pub settings: Value,
+    pub layout: Option<Layout>,
+    pub encoding: Option<Encoding>,
+    /// Blocks that are in.
+    pub blocks: u64,
+    /// Rows of the input that are in, those that wait for their block included.
+    pub rows: u64,
+    /// Rows that could not be read and were left out.
+    pub bad_rows: u64,
+    /// Of the rows that are in and in use.
+    pub fingerprint: Fingerprint,
+    /// Mean and standard deviation of the columns in the first block.
+    pub moments: Vec<Option<(f64, f64)>>,
+    /// Columns whose drift was reported.
+    pub drifted: Vec<String>,
+    pub parts: Vec<PartRecord>,
+    /// The coreset of each level.
+    pub levels: Vec<Option<Named>>,
+    /// Rows that do not fill a block yet.
+    pub pending: Option<Named>,
+}
+
+impl Manifest {
+    /// The start of a stream.
+    pub fn new(settings: Value) -> Manifest {
+        Manifest {
+            version: VERSION,
+            sequence: 0,
+            settings,
+            layout: None,
+            encoding: None,
+            blocks: 0,
+            rows: 0,
+            bad_rows: 0,
+            fingerprint: Fingerprint::default(),
+            moments: Vec::new(),
+            drifted: Vec::new(),
+            parts: Vec::new(),
+            levels: Vec::new(),
+            pending: None,
+        }
+    }
+
+    fn files(&self) -> impl Iterator<Item = &Named> {
+        self.levels.iter().flatten().chain(&self.pending)
+    }
+
+    fn names(&self, file: &str) -> bool {
+        self.files().any(|named| named.file == file)
+    }
+}
+
+/// What a manifest names, read.
+pub(super) struct Content {
+    pub levels: Vec<Option<Coreset>>,
+    pub pending: Option<Segment>,
+}
+
+/// The directory of a state.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+}
+
+impl Directory {
+    pub fn new(path: &Path) -> Directory {
+        Directory { path: path.to_path_buf() }
+    }
+
+    /// Makes sure that nobody else writes here; the lock ends with the process, however that ends.
+    pub fn lock(&self) -> Result<File> {
+        fs::create_dir_all(&self.path).map_err(|error| Error::io("make the directory", &self.path, error))?;
+        let path = self.path.join(LOCK);
+        let file = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = file.map_err(|error| Error::io("write", &path, error))?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(fs::TryLockError::WouldBlock) => Err(self.refused(
+                "is being written by another stream",
+                "wait for it or stop it; --snapshot may be taken at any time",
+            )),
+            Err(fs::TryLockError::Error(error)) => Err(Error::io("lock", &path, error)),
+        }
+    }
+
+    /// The newest manifest; `None` where no stream was before.
+    pub fn manifest(&self) -> Result<Option<Manifest>> {
+        let path = self.path.join(MANIFEST);
+        if path.exists() {
+            return self.read_manifest(&path).map(Some);
+        }
+        let ours = |name: &str| {
+            name == LOCK || [".tithe-", "level-", "pending-"].iter().any(|prefix| name.starts_with(prefix))
+        };
+        match self.entries()?.into_iter().find(|name| !ours(name)) {
+            None => Ok(None),
+            Some(name) if name.starts_with("manifest-") => {
+                Err(self.refused("has lost its manifest", "--repair falls back to an earlier one"))
+            }
+            Some(name) => {
+                let what = format!("is no state of a stream: it holds '{name}'");
+                Err(self.refused(&what, "name another directory with --state"))
+            }
+        }
+    }
+
+    fn entries(&self) -> Result<Vec<String>> {
+        let failed = |error| Error::io("read", &self.path, error);
+        if !self.path.exists() {
+            return Ok(Vec::new());
+        }
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            names.push(entry.map_err(failed)?.file_name().to_string_lossy().into_owned());
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn read_manifest(&self, path: &Path) -> Result<Manifest> {
+        let damaged = || self.damaged(path, "is damaged");
+        let text = fs::read_to_string(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidData => damaged(),
+            _ => Error::io("read", path, error),
+        })?;
+        let whole: Value = serde_json::from_str(&text).map_err(|_| damaged())?;
+        let version = whole["manifest"]["version"].as_u64().ok_or_else(damaged)?;
+        if version > VERSION {
+            return Err(ErrorKind::WrongFile {
+                path: path.to_path_buf(),
+                what: format!("is of format version {version}; this program knows versions up to {VERSION}"),
+                help: Some("use a newer tithe".to_string()),
+            }
+            .into());
+        }
+        let checksum = Fingerprint::of_bytes(whole["manifest"].to_string().as_bytes()).to_string();
+        if whole["checksum"] != checksum {
+            return Err(damaged());
+        }
+        serde_json::from_value(whole["manifest"].clone()).map_err(|_| damaged())
+    }
+
+    /// Reads what a manifest names; a file that is not as it was written is named and refused.
+    pub fn content(&self, manifest: &Manifest) -> Result<Content> {
+        let checked = |named: &Named| {
+            let path = self.path.join(&named.file);
+            let bytes = fs::read(&path).map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => self.damaged(&path, "is missing"),
+                _ => Error::io("read", &path, error),
+            })?;
+            if Fingerprint::of_bytes(&bytes) != named.checksum {
+                return Err(self.damaged(&path, "is damaged: it is not what was written"));
+            }
+            Ok(path)
+        };
+        let level =
+            |named: &Option<Named>| named.as_ref().map(|named| read_coreset(&checked(named)?)).transpose();
+        Ok(Content {
+            levels: manifest.levels.iter().map(level).collect::<Result<_>>()?,
+            pending: manifest.pending.as_ref().map(|named| read_rows(&checked(named)?)).transpose()?,
+        })
+    }
+
+    fn damaged(&self, path: &Path, what: &str) -> Error {
+        let help = format!(
+            "`tithe stream --state {} --repair` falls back to the last state that is whole",
+            self.path.display()
+        );
+        ErrorKind::WrongFile { path: path.to_path_buf(), what: what.to_string(), help: Some(help) }.into()
+    }
+
+    pub fn refused(&self, what: &str, help: &str) -> Error {
+        let (what, help) = (what.to_string(), Some(help.to_string()));
+        ErrorKind::State { path: self.path.clone(), what, help }.into()
+    }
+
+    /// Writes the coreset of a level that came in with block number `blocks`.
+    pub fn write_level(&self, level: usize, blocks: u64, coreset: &Coreset) -> Result<Named> {
+        self.write(format!("level-{level:02}-{blocks:012}.parquet"), |output| write_coreset(coreset, output))
+    }
+
+    /// Writes rows that wait for their block; every save has a file of its own.
+    pub fn write_pending(&self, sequence: u64, fields: &[Field], pending: &Segment) -> Result<Named> {
+        self.write(format!("pending-{sequence:015}.parquet"), |output| write_rows(fields, pending, output))
+    }
+
+    fn write(&self, name: String, write: impl FnOnce(Output) -> Result<()>) -> Result<Named> {
+        let path = self.path.join(&name);
+        let output = Output::create(&path)?;
+        write(output)?;
+        let bytes = fs::read(&path).map_err(|error| Error::io("read", &path, error))?;
+        Ok(Named { file: name, checksum: Fingerprint::of_bytes(&bytes) })
+    }
+
+    /// Makes a manifest, all of whose files are written, the state.
+    pub fn commit(&self, manifest: &Manifest) -> Result<()> {
+        self.sync()?;
+        let current = self.path.join(MANIFEST);
+        let body =
+            serde_json::to_value(manifest).map_err(|error| Error::io("write", &current, error.into()))?;
+        let checksum = Fingerprint::of_bytes(body.to_string().as_bytes());
+        let text = json!({"checksum": checksum, "manifest": body}).to_string();
+        let copy = self.path.join(format!("manifest-{:015}.json", manifest.sequence));
+        Output::create(&current)?.write(text.as_bytes())?;
+        self.sync()?;
+        // The copy is for bad days: a crash may tear it or leave it out, and the state is good without it.
+        fs::write(&copy, &text).map_err(|error| Error::io("write", &copy, error))
+    }
+
+    /// Makes what was renamed last.
+    fn sync(&self) -> Result<()> {
+        let directory = File::open(&self.path).and_then(|directory| directory.sync_all());
+        directory.map_err(|error| Error::io("write", &self.path, error))
+    }
+
+    /// Earlier manifests that can be read, the newest first.
+    fn earlier(&self) -> Result<Vec<(PathBuf, Manifest)>> {
+        let names = self.entries()?.into_iter().rev().filter(|name| name.starts_with("manifest-"));
+        let paths = names.map(|name| self.path.join(name));
+        Ok(paths.filter_map(|path| Some((path.clone(), self.read_manifest(&path).ok()?))).collect())
+    }
+
+    /// Removes what neither the state nor a way back from damage needs.
+    pub fn tidy(&self, manifest: &Manifest) -> Result<()> {
+        let mut kept = vec![manifest.clone()];
+        for (path, earlier) in self.earlier()? {
+            let is_previous = kept.len() == 1;
+            let spares = |named: &Named| {
+                !earlier.names(&named.file) && kept[1..].iter().all(|kept| kept.names(&named.file))
+            };
+            if earlier.sequence == manifest.sequence {
+                continue;
+            }
+            if earlier.sequence < manifest.sequence && (is_previous || manifest.files().any(spares)) {
+                kept.push(earlier);
+            } else {
+                let _ = fs::remove_file(path);
+            }
+        }
+        for name in self.entries()? {
+            let is_file = name.starts_with("level-") || name.starts_with("pending-");
+            if is_file && !kept.iter().any(|manifest| manifest.names(&name)) {
+                let _ = fs::remove_file(self.path.join(name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes files that a writer who was killed left half written. Only the holder of the lock may.
+    pub fn sweep(&self) -> Result<()> {
+        for name in self.entries()?.iter().filter(|name| name.starts_with(".tithe-")) {
+            let _ = fs::remove_file(self.path.join(name));
+        }
+        Ok(())
+    }
+
+    /// The newest manifest that is whole, with all its files; and the rows that the state spoke of, if that can be known.
+    pub fn last_good(&self) -> Result<(Option<Manifest>, Option<u64>)> {
+        let newest = self.manifest();
+        let newest = match newest {
+            // What a newer program wrote is not damaged.
+            Err(error) if matches!(error.kind(), ErrorKind::WrongFile { what, .. } if what.contains("version")) =>
+            {
+                return Err(error);
+            }
+            newest => newest.ok().flatten(),
+        };
+        let earlier = self.earlier()?.into_iter().map(|(_, manifest)| manifest);
+        let all: Vec<Manifest> = newest.into_iter().chain(earlier).collect();
+        let rows = all.iter().map(|manifest| manifest.rows).max();
+        Ok((all.into_iter().find(|manifest| self.content(manifest).is_ok()), rows))
+    }
+}

@@ -1,0 +1,302 @@
+//! The merge-and-compress tree: a coreset of each block, two of a level compressed to one of the next.
+//!
+//! It counts in binary: after B blocks there is a coreset at level `l` if bit `l` of B is set, and it stands for `2^l`
+//! blocks. So at most `⌈log₂ B⌉ + 1` coresets are held, whatever B is.
+//!
+//! **The reference point.** Calibration keeps gradient and Hessian of the log-likelihood at one parameter; what it loses is of
+//! third order in the distance from there to the last posterior's mode. So the reference is renewed at every step: the
+//! mode of all that is held at that moment, which moves by ever less as rows come in. Errors are weighed by the shape of the same
+//! posterior, for it is there that they will count.
+
+use rand::Rng as _;
+
+use crate::block::{Field, Segment};
+use crate::build::{BuildSettings, Built, build_part};
+use crate::calibrated::Place;
+use crate::coreset::{Composition, Coreset};
+use crate::encoding::Encoding;
+use crate::engine::{EngineSettings, LocalEngine, Missing};
+use crate::error::{Error, Result};
+use crate::merge::{Quiet, compress, union};
+use crate::newton::mode_of_points;
+use crate::points::Points;
+use crate::progress::Observer;
+use crate::rng::{Purpose, Seed};
+use crate::selection::Size;
+use crate::source::memory::Columns;
+use crate::table::{Roles, Table};
+
+/// The random numbers of a snapshot are those of a level that no stream reaches.
+const SNAPSHOT: u64 = 255;
+
+/// How a stream's rows are read and reduced.
+#[derive(Clone, Debug)]
+pub struct TreeSettings {
+    /// What coreset to keep; the encoding is learnt from the first block if it is not known.
+    pub build: BuildSettings,
+    /// What to do with unusable rows.
+    pub missing: Missing,
+    /// Number of threads; `None` is one a core.
+    pub threads: Option<usize>,
+    /// What calibration refers to.
+    pub reference: Reference,
+}
+
+/// What the steps of a calibrated tree refer to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reference {
+    /// The mode of all that is held at the moment.
+    #[default]
+    Renewed,
+    /// The mode of what is compressed alone.
+    Own,
+    /// The mode of the first block's coreset, for ever: what renewing is compared with.
+    First,
+}
+
+/// Rows of a stream, with what is needed to understand them.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    /// The columns.
+    pub fields: Vec<Field>,
+    /// Their values.
+    pub segment: Segment,
+    /// Position of the first row in the stream.
+    pub first_row: u64,
+    /// Which columns serve for what.
+    pub roles: Roles,
+    /// True if zeros are left out in the source, so that columns are not centred.
+    pub is_sparse: bool,
+}
+
+impl Rows {
+    /// As a table to build from.
+    pub(super) fn table(self) -> Result<Table> {
+        let columns = Columns::of_rows(self.fields, self.segment, self.first_row, self.is_sparse);
+        Table::new(Box::new(columns), &self.roles)
+    }
+}
+
+/// The coresets of a stream, one a level at most.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    settings: TreeSettings,
+    levels: Vec<Option<Coreset>>,
+    blocks: u64,
+    /// The fixed reference point, where there is one.
+    pilot: Option<Vec<f64>>,
+}
+
+impl Tree {
+    /// No rows yet.
+    pub fn new(settings: TreeSettings) -> Result<Tree> {
+        Tree::with_levels(settings, Vec::new(), 0)
+    }
+
+    /// The tree after `blocks` blocks, whose coresets are these.
+    pub fn with_levels(
+        mut settings: TreeSettings,
+        levels: Vec<Option<Coreset>>,
+        blocks: u64,
+    ) -> Result<Tree> {
+        settings.build.check()?;
+        if matches!(settings.build.size, Size::Kl { .. }) {
+            return Err(Error::setting("--kl", "needs all rows at once; a stream takes --size"));
+        }
+        if let Some(first) = levels.iter().flatten().next() {
+            settings.build.encoding.known = Some(first.encoding.clone());
+        }
+        Ok(Tree { settings, levels, blocks, pilot: None })
+    }
+
+    /// Blocks that are in.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// The coresets, by level.
+    pub fn levels(&self) -> &[Option<Coreset>] {
+        &self.levels
+    }
+
+    /// Takes an encoding that is learnt elsewhere.
+    pub(super) fn take_encoding(&mut self, encoding: Encoding) {
+        self.settings.build.encoding.known = Some(encoding);
+    }
+
+    /// How rows are reduced.
+    pub fn settings(&self) -> &TreeSettings {
+        &self.settings
+    }
+
+    /// Takes in the next block. Gives back mean and standard deviation of its columns of numbers.
+    ///
+    /// # Errors
+    /// If the rows cannot be used; the tree is then as it was.
+    pub fn push(&mut self, rows: Rows, observer: &dyn Observer) -> Result<Vec<Option<(f64, f64)>>> {
+        let Built { coreset, moments, .. } = self.leaf(rows, observer)?;
+        let encoding = coreset.encoding.clone();
+        if self.settings.reference == Reference::First && self.pilot.is_none() {
+            let points = coreset.points()?;
+            let prior_precision = vec![self.settings.build.prior_scale.powi(-2); points.dim()];
+            self.pilot = Some(mode_of_points(&points, &prior_precision, vec![0.0; points.dim()])?.mode);
+        }
+        let mut carried = coreset;
+        let mut level = 0;
+        while let Some(Some(held)) = self.levels.get(level) {
+            let both = union(vec![held.clone(), carried])?;
+            level += 1;
+            let node = Node { level: level as u64, index: self.blocks >> level };
+            let rest = self.rest(self.levels.iter().skip(level))?;
+            let place = self.place(rest.as_ref());
+            carried = compress(both, &self.node(node), place, self.settings.threads, observer)?;
+        }
+        self.levels.resize(self.levels.len().max(level + 1), None);
+        self.levels[..level].fill(None);
+        self.levels[level] = Some(carried);
+        self.blocks += 1;
+        self.settings.build.encoding.known.get_or_insert(encoding);
+        Ok(moments)
+    }
+
+    /// The coreset of everything so far, and of `pending` rows that do not fill a block yet.
+    pub fn snapshot(&self, pending: Option<Rows>, observer: &dyn Observer) -> Result<Coreset> {
+        let mut held: Vec<Coreset> = self.levels.iter().rev().flatten().cloned().collect();
+        if let Some(rows) = pending {
+            held.push(self.leaf(rows, observer)?.coreset);
+        }
+        let all = union(held)?;
+        let build = &self.settings.build;
+        let mut coreset = match build.size {
+            // Nothing is left of the budget for one more step.
+            Size::Guarantee { .. } => all,
+            Size::Rows(_) | Size::Kl { .. } => {
+                let node = self.node(Node { level: SNAPSHOT, index: self.blocks });
+                compress(all, &node, self.place(None), self.settings.threads, observer)?
+            }
+        };
+        // What was asked for is what the user said, not a node's share of it.
+        (coreset.provenance.size, coreset.provenance.seed) = (build.size, build.seed);
+        Ok(coreset)
+    }
+
+    /// The coreset of a block.
+    fn leaf(&self, rows: Rows, observer: &dyn Observer) -> Result<Built> {
+        let table = rows.table()?;
+        let settings = &self.settings;
+        let engine = EngineSettings {
+            threads: settings.threads,
+            missing: settings.missing,
+            ..EngineSettings::default()
+        };
+        let quiet = Quiet(observer);
+        let engine = LocalEngine::new(table, &engine, &quiet)?;
+        let rest = self.rest(self.levels.iter())?;
+        let node = self.node(Node { level: 0, index: self.blocks });
+        let place = self.place(rest.as_ref());
+        let mut built = build_part(&engine, settings.missing, &node, place)?;
+        // Beside others, the certificate is in units of the posterior of all.
+        if place.other_mass() > 0.0 {
+            let facts = &mut built.coreset.provenance;
+            let whole = facts.mass + place.other_mass();
+            let kl = facts.step_kl().map(|kl| kl * whole / facts.mass);
+            facts.composition = Some(Composition { kl, ..facts.composed() });
+        }
+        Ok(built)
+    }
+
+    /// The points of coresets that are held beside what is compressed.
+    fn rest<'a>(&self, levels: impl Iterator<Item = &'a Option<Coreset>>) -> Result<Option<Points>> {
+        if self.settings.reference != Reference::Renewed {
+            return Ok(None);
+        }
+        let mut all: Option<Points> = None;
+        for coreset in levels.flatten() {
+            let points = coreset.points()?;
+            match &mut all {
+                Some(all) => points.tiles().for_each(|tile| all.push_tile(&tile)),
+                None => all = Some(points),
+            }
+        }
+        Ok(all)
+    }
+
+    fn place<'a>(&'a self, rest: Option<&'a Points>) -> Place<'a> {
+        match (&self.pilot, rest) {
+            (Some(pilot), _) => Place::At(pilot),
+            (None, Some(rest)) => Place::Beside(rest),
+            (None, None) => Place::Alone,
+        }
+    }
+
+    /// What is to be built at a node: by a seed of its own and, where there is a guarantee, by its share of the budget.
+    fn node(&self, node: Node) -> BuildSettings {
+        let build = &self.settings.build;
+        BuildSettings { seed: node.seed(build.seed), size: node.size(build.size), ..build.clone() }
+    }
+}
+
+/// A place in the tree: the `index`-th coreset of a level.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Node {
+    level: u64,
+    index: u64,
+}
+
+impl Node {
+    /// The first block has the user's own seed: a stream of one block is a build.
+    fn seed(self, seed: Seed) -> Seed {
+        match self {
+            Node { level: 0, index: 0 } => seed,
+            Node { level, index } => {
+                Seed(seed.stream(Purpose::Tree, (level << 56) | (index & ((1 << 56) - 1))).next_u64())
+            }
+        }
+    }
+
+    /// `Σ 1/(l+1)² = π²/6`: with `ln(1+ε_l) = 6/π² · ln(1+ε)/(l+1)²` the bounds of any number of levels compose to at most ε,
+    /// and with `δ_{l,i} = (6/π²)²·δ/((l+1)(i+1))²` all nodes of any number of levels together fail with probability at most δ.
+    fn size(self, size: Size) -> Size {
+        let Size::Guarantee { epsilon, delta, constant } = size else { return size };
+        let share = |n: u64| 6.0 / (std::f64::consts::PI * (n as f64 + 1.0)).powi(2);
+        Size::Guarantee {
+            epsilon: (epsilon.ln_1p() * share(self.level)).exp_m1(),
+            delta: delta * share(self.level) * share(self.index),
+            constant,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coreset::Bound;
+
+    #[test]
+    fn the_budget_of_any_number_of_levels_is_the_users() {
+        let (epsilon, delta) = (0.1, 0.05);
+        let user = Size::Guarantee { epsilon, delta, constant: 4.0 };
+        let part = |level, index| match (Node { level, index }).size(user) {
+            Size::Guarantee { epsilon, delta, .. } => Bound { epsilon, delta, radius: Some(1.0) },
+            _ => panic!("another kind of size"),
+        };
+        let all = (0..500).map(|level| part(level, 0)).fold(Bound::EXACT, Bound::then);
+        assert!(all.epsilon <= epsilon && all.epsilon > 0.99 * epsilon, "{all:?}");
+        let failures: f64 = (0..300)
+            .flat_map(|level| (0..300).map(move |index| (level, index)))
+            .map(|(l, i)| part(l, i).delta)
+            .sum();
+        assert!(failures <= delta && failures > 0.98 * delta, "{failures}");
+    }
+
+    #[test]
+    fn every_node_has_a_seed_of_its_own() {
+        let mut seeds: Vec<u64> = (0..20u64)
+            .flat_map(|level| (0..50).map(move |index| Node { level, index }.seed(Seed(7)).0))
+            .collect();
+        assert!(seeds.contains(&7));
+        seeds.sort_unstable();
+        seeds.dedup();
+        assert_eq!(seeds.len(), 1000);
+    }
+}
