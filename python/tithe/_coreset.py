@@ -204,7 +204,7 @@ class Certificate:
 class Coreset:
     """A few weighted rows that stand for all of them, and how they were chosen.
 
-    Made by :func:`build`, :func:`read_coreset` or :func:`merge`.
+    Made by :func:`build` or :func:`read_coreset`.
     """
 
     def __init__(self, native: _native.Coreset) -> None:
