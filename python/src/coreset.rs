@@ -14,14 +14,15 @@ use tithe::files::{
     Output, RowFormat, coreset_bytes, coreset_table, read_coreset, read_coreset_from, write_coreset,
 };
 use tithe::fit::fit_coreset;
+use tithe::full_data::open_with;
 use tithe::generate::{Recipe, write_generated};
 use tithe::rng::Seed;
-use tithe::source::Input;
+use tithe::source::{Input, OpenOptions};
 use tithe::table::Table;
 
 use crate::data::Data;
 use crate::errors::to_python;
-use crate::options::{Building, Columns, Fitting, Reading};
+use crate::options::{Building, Columns, Fitting, KnownEncoding, Reading};
 use crate::posterior::Posterior;
 use crate::shared::capsule_of;
 use crate::work::run;
@@ -39,12 +40,20 @@ pub fn build(data: &Data, options: &Bound<'_, PyAny>, watcher: &Bound<'_, PyAny>
     let building: Building = options.extract()?;
     let opener = data.opener();
     let built = run(watcher, move |watch| {
-        let settings = building.settings(&columns)?;
+        let settings = building.settings(columns.encoding())?;
         let missing = columns.missing()?;
         let budget = opener.budget(reading.memory);
-        let source = opener.open(&reading.open_options(budget)?, budget, watch)?;
-        let roles = columns.roles(&*source)?;
-        let engine = LocalEngine::new(Table::new(source, &roles)?, &reading.engine(budget, missing), watch)?;
+        let options = reading.open_options(budget)?;
+        let open = |options: &OpenOptions| opener.open(options, budget, watch);
+        let table = match building.known() {
+            Some(known) => open_with(&columns.weighted(known), &options, open)?,
+            None => {
+                let source = open(&options)?;
+                let roles = columns.roles(&*source)?;
+                Table::new(source, &roles)?
+            }
+        };
+        let engine = LocalEngine::new(table, &reading.engine(budget, missing), watch)?;
         build_on(&engine, missing, &settings)
     })?;
     Ok(Coreset(Arc::new(built.coreset)))
@@ -106,6 +115,11 @@ impl Coreset {
 
     fn len(&self) -> usize {
         self.0.rows.len()
+    }
+
+    /// How its columns enter the model.
+    fn encoding(&self) -> KnownEncoding {
+        KnownEncoding(self.0.encoding.clone())
     }
 
     /// How it was made, as JSON.

@@ -11,7 +11,7 @@ use tithe::error::{Error, Result};
 use tithe::progress::Observer;
 use tithe::source::arrays::{Arrays, Part, SparseRows};
 use tithe::source::memory::Batches;
-use tithe::source::once::{Kept, keep};
+use tithe::source::once::{Kept, Passing, keep};
 use tithe::source::{Input, OpenOptions, Source, find_inputs, open_inputs};
 
 use crate::errors::to_python;
@@ -146,6 +146,24 @@ impl Opener {
         }
     }
 
+    /// True if it is read from files, so that nobody else can change the rows once they are read.
+    pub fn is_files(&self) -> bool {
+        matches!(*self.0, Kind::Paths { .. })
+    }
+
+    /// Opens it to be read once: what comes only once is not kept.
+    pub fn open_once(&self, options: &OpenOptions, budget: Budget, watch: &Watch) -> Result<Box<dyn Source>> {
+        match &*self.0 {
+            Kind::Stream(stream) if !stream.held && stream.beside.is_empty() => {
+                let reader = stream.take()?;
+                let mut passing = Passing::new(reader.schema(), reader)?;
+                options.text.iter().try_for_each(|name| passing.read_as_text(name))?;
+                Ok(Box::new(passing))
+            }
+            _ => self.open(options, budget, watch),
+        }
+    }
+
     /// Opens it; may be done more than once.
     pub fn open(&self, options: &OpenOptions, budget: Budget, watch: &Watch) -> Result<Box<dyn Source>> {
         match &*self.0 {
@@ -174,14 +192,18 @@ impl Opener {
 }
 
 impl Stream {
+    fn take(&self) -> Result<RecordBatchStreamReader> {
+        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
+        reader.ok_or_else(|| {
+            Error::setting("data", "this stream has been read already and cannot be read again")
+        })
+    }
+
     fn kept(&self, budget: Budget, watch: &Watch) -> Result<Kept> {
         if let Some(kept) = self.kept.get() {
             return Ok(kept.clone());
         }
-        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let reader = reader.ok_or_else(|| {
-            Error::setting("data", "this stream has been read already and cannot be read again")
-        })?;
+        let reader = self.take()?;
         let memory = if self.held { u64::MAX } else { budget.once };
         let mut kept = keep(reader.schema(), reader, memory, || watch.cancelled())?;
         for (name, values) in &self.beside {

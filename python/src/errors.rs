@@ -17,6 +17,8 @@ pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
         ErrorKind::Missing { .. } => "MissingValuesError",
         ErrorKind::NoRows { .. } => "NoRowsError",
         ErrorKind::Setting { .. } => "SettingError",
+        ErrorKind::State { .. } => "StateError",
+        ErrorKind::EncodingMismatch { .. } => "EncodingMismatchError",
         ErrorKind::WrongFile { .. } => "WrongFileError",
         ErrorKind::OtherData { .. } => "OtherDataError",
         ErrorKind::Numerical { .. } => "NumericalError",
@@ -42,7 +44,7 @@ pub fn exception(py: Python<'_>, class: &str, text: String) -> PyErr {
 }
 
 /// Flags that are not arguments of the same name.
-const WORDS: [(&str, &str); 12] = [
+const WORDS: [(&str, &str); 18] = [
     ("--missing drop", "missing=\"drop\""),
     ("--unseen reference", "unseen=\"reference\""),
     ("--method sensitivity", "method=\"sensitivity\""),
@@ -55,11 +57,21 @@ const WORDS: [(&str, &str); 12] = [
     ("--force", "force=True"),
     ("`tithe build`", "tithe.build"),
     ("`tithe fit`", "Coreset.fit"),
+    ("feed it with `tithe stream --label … --state …`", "feed it with tithe.Stream"),
+    ("--snapshot may be taken", "tithe.Stream.read_snapshot may be called"),
+    ("leave out --replay", "leave out replay=True"),
+    ("--repair falls back", "tithe.Stream.repair falls back"),
+    ("with --state and feed", "with state= and feed"),
+    ("name another directory with --state", "name another directory"),
 ];
 
 /// Words of the command line as Python has them: `--block-rows` is `block_rows=`, `--exclude age` is `exclude="age"`.
 fn in_python(text: &str) -> String {
-    let text = WORDS.iter().fold(text.to_string(), |text, (flag, word)| text.replace(flag, word));
+    let text = match text.strip_prefix("`tithe stream --state ").and_then(|rest| rest.split_once(" --repair`")) {
+        Some((state, rest)) => format!("tithe.Stream.repair({state:?}){rest}"),
+        None => text.to_string(),
+    };
+    let text = WORDS.iter().fold(text, |text, (flag, word)| text.replace(flag, word));
     let mut parts = text.split("--");
     let mut out = parts.next().unwrap_or_default().to_string();
     for part in parts {
@@ -71,7 +83,8 @@ fn in_python(text: &str) -> String {
             Some(after) if !["with ", "takes "].iter().any(|word| after.starts_with(word)) => {
                 let ends = [after.find(", "), after.find(" or "), Some(after.len())];
                 let (value, rest) = after.split_at(ends.into_iter().flatten().min().unwrap_or_default());
-                let quote = if value.parse::<f64>().is_ok() { "" } else { "\"" };
+                let is_plain = value.parse::<f64>().is_ok() || value.starts_with("coresets[");
+                let quote = if is_plain { "" } else { "\"" };
                 (format!("{quote}{value}{quote}"), rest)
             }
             _ => (String::new(), rest),

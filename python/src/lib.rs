@@ -7,6 +7,7 @@ mod errors;
 mod options;
 mod posterior;
 mod shared;
+mod stream;
 mod work;
 
 use pyo3::prelude::*;
@@ -19,5 +20,9 @@ mod native {
     #[pymodule_export]
     use super::data::Data;
     #[pymodule_export]
+    use super::options::KnownEncoding;
+    #[pymodule_export]
     use super::posterior::{Posterior, verify};
+    #[pymodule_export]
+    use super::stream::{Stream, merge};
 }

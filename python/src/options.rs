@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use tithe::build::BuildSettings;
 use tithe::coreset::Method;
+use tithe::encoding::{Encoding, Unseen};
 use tithe::engine::{EngineSettings, Missing};
 use tithe::error::{Error, Result};
 use tithe::fit::FitSettings;
@@ -12,6 +13,7 @@ use tithe::rng::Seed;
 use tithe::selection::Size;
 use tithe::sensitivity::{CenterRule, Radius};
 use tithe::source::{OpenOptions, Source};
+use tithe::stream::StreamSettings;
 use tithe::survey::EncodingSettings;
 use tithe::table::Roles;
 
@@ -50,7 +52,7 @@ impl Reading {
 }
 
 /// Which columns serve for what.
-#[derive(FromPyObject)]
+#[derive(Clone, FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Columns {
     label: Option<String>,
@@ -88,6 +90,22 @@ impl Columns {
         })
     }
 
+    /// The same where label and weight may stand beside the data, by other names.
+    pub fn beside(&self, label: Option<&String>, weight: Option<&String>) -> Columns {
+        let (label, weight) = (label.or(self.label.as_ref()), weight.or(self.weight.as_ref()));
+        Columns { label: label.cloned(), weight: weight.cloned(), ..self.clone() }
+    }
+
+    /// A known encoding with the weights of this data, where it has any.
+    pub fn weighted(&self, known: Encoding) -> Encoding {
+        Encoding { weight: self.weight.clone().or(known.weight), ..known }
+    }
+
+    /// The label's name, where the user gave it.
+    pub fn label(&self) -> Option<&str> {
+        self.label.as_deref()
+    }
+
     /// How columns enter the model.
     pub fn encoding(&self) -> EncodingSettings {
         EncodingSettings {
@@ -109,6 +127,10 @@ impl Columns {
     }
 }
 
+/// The encoding of a coreset, for others to take.
+#[pyclass(frozen, name = "Encoding", module = "tithe._native")]
+pub struct KnownEncoding(pub Encoding);
+
 /// What coreset to build.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
@@ -126,6 +148,7 @@ pub struct Building {
     collapse: bool,
     prior_scale: f64,
     seed: u64,
+    encoding: Option<Py<KnownEncoding>>,
 }
 
 #[derive(FromPyObject)]
@@ -135,8 +158,13 @@ enum RadiusOption {
 }
 
 impl Building {
+    /// The encoding to take, if none is to be learnt.
+    pub fn known(&self) -> Option<Encoding> {
+        self.encoding.as_ref().map(|encoding| encoding.get().0.clone())
+    }
+
     /// The settings, checked.
-    pub fn settings(&self, columns: &Columns) -> Result<BuildSettings> {
+    pub fn settings(&self, encoding: EncodingSettings) -> Result<BuildSettings> {
         let given = [self.size.is_some(), self.kl.is_some(), self.epsilon.is_some()];
         if given.iter().filter(|given| **given).count() > 1 {
             return Err(Error::setting("--size", "is one of size, kl and epsilon; give only one of them"));
@@ -171,7 +199,7 @@ impl Building {
             },
             collapse: self.collapse,
             seed: Seed(self.seed),
-            encoding: columns.encoding(),
+            encoding: EncodingSettings { known: self.known(), ..encoding },
             prior_scale: self.prior_scale,
         };
         settings.check()?;
@@ -190,6 +218,39 @@ impl RadiusOption {
                 number.map(Radius::Auto).ok_or_else(wrong)
             }
         }
+    }
+}
+
+/// How a stream flows.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Flowing {
+    block: usize,
+    warmup_rows: Option<usize>,
+    unseen: String,
+    pub skip_bad: Option<u64>,
+    pub replay: bool,
+}
+
+impl Flowing {
+    /// The settings, checked.
+    pub fn settings(&self, building: &Building, columns: &Columns) -> Result<StreamSettings> {
+        let unseen = match self.unseen.as_str() {
+            "error" => Unseen::Error,
+            "reference" => Unseen::Reference,
+            other => {
+                return Err(Error::setting("--unseen", format!("'{other}' is neither error nor reference")));
+            }
+        };
+        if self.warmup_rows.is_some() && building.known().is_some() {
+            return Err(Error::setting("--warmup-rows", "is of no use where the encoding is known"));
+        }
+        Ok(StreamSettings {
+            build: building.settings(EncodingSettings { unseen, ..columns.encoding() })?,
+            missing: columns.missing()?,
+            block: self.block,
+            warmup_rows: self.warmup_rows.unwrap_or(self.block),
+        })
     }
 }
 

@@ -179,3 +179,15 @@ def test_several_paths_are_one_data_set(table, folder, tmp_path, by_command):
     parts = [tmp_path / "part-0.parquet", str(tmp_path / "part-1.parquet")]
     for data in [parts, tmp_path, pathlib.Path(tmp_path)]:
         assert tithe.build(data, label="y", size=300, block_rows=BLOCK)._native.to_bytes() == by_command
+
+
+def test_truths_read_as_text_are_words_wherever_they_come_from(tmp_path):
+    generator = np.random.default_rng(5)
+    truths = generator.random((2000, 2)) < 0.5
+    y = truths[:, 0] ^ (generator.random(2000) < 0.2)
+    frame = pd.DataFrame({"x1": truths[:, 0], "x2": truths[:, 1], "y": y})
+    frame.to_parquet(tmp_path / "data.parquet")
+    by_array = tithe.build(truths, y, text=["x1"])
+    assert by_array.coefficients[1].startswith("x1=") and by_array.coefficients[1] in ("x1=false", "x1=true")
+    for data in [frame, pl.from_pandas(frame), tmp_path / "data.parquet"]:
+        assert tithe.build(data, label="y", text=["x1"]) == by_array

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression as Plain
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -123,3 +124,75 @@ def test_rows_of_no_weight_are_no_rows(matrix):
 def test_wrong_targets_are_refused(y, message):
     with pytest.raises((ValueError, TypeError), match=message):
         tithe.LogisticRegression().fit(np.random.default_rng(0).normal(size=(100, 2)), y)
+
+
+def test_partial_fit_is_a_stream(matrix):
+    X, y = matrix
+    model = tithe.LogisticRegression(size=300, random_state=0)
+    assert not hasattr(model, "coef_")
+    for start in range(0, 20_000, 3_000):
+        model.partial_fit(X[start : start + 3_000], y[start : start + 3_000], classes=[-1, 1])
+    assert model.coreset_.n_rows == 20_000 and len(model.coreset_) <= 300
+    whole = tithe.LogisticRegression(size=300, random_state=0).fit(X, y)
+    # Half a standard deviation; the draws' own error is a fiftieth.
+    assert np.all(np.abs(model.coef_ - whole.coef_) < 0.5 * whole.coef_sd_)
+    np.testing.assert_allclose(model.coef_sd_, whole.coef_sd_, rtol=0.2)
+    assert model.score(X, y) > 0.94
+    # A pickled model goes on where it was, and so does one whose draws were asked for on the way.
+    again = pickle.loads(pickle.dumps(model))
+    more = tithe.generate("mixture", 4_000, seed=9)
+    before = model.coef_
+    for each in (model, again):
+        each.partial_fit(*more)
+    assert again.coreset_ == model.coreset_ and again.coreset_.n_rows == 24_000
+    np.testing.assert_array_equal(again.coef_, model.coef_)
+    assert not np.array_equal(before, model.coef_)
+
+
+def test_partial_fit_goes_on_after_fit(frame):
+    X, y = frame.drop(columns="y"), np.where(frame["y"] > 0, "good", "bad")
+    model = tithe.LogisticRegression(size=300, random_state=0, **FAST).fit(X[:8_000], y[:8_000])
+    # Rows of one class alone tell something too.
+    good = np.flatnonzero(y[8_000:] == "good") + 8_000
+    bad = np.flatnonzero(y[8_000:] == "bad") + 8_000
+    for rows in [good, bad]:
+        model.partial_fit(X.iloc[rows], y[rows])
+    assert model.coreset_.n_rows == 20_000
+    whole = tithe.LogisticRegression(size=300, random_state=0).fit(X, y)
+    assert np.all(np.abs(model.coef_ - whole.coef_) < 0.5 * whole.coef_sd_)
+    assert list(model.classes_) == ["bad", "good"] and model.coreset_.columns == list(X.columns)
+    # And `fit` begins again.
+    assert model.fit(X[:5_000], y[:5_000]).coreset_.n_rows == 5_000
+
+
+def test_weights_in_partial_fit(matrix):
+    X, y = matrix[0][:4_000], matrix[1][:4_000]
+    weights = np.random.default_rng(0).integers(0, 3, 4_000).astype(float)
+    model = tithe.LogisticRegression(size=300, random_state=0, **FAST)
+    model.partial_fit(X[:2_000], y[:2_000], classes=[-1, 1], sample_weight=weights[:2_000])
+    model.partial_fit(X[2_000:], y[2_000:], sample_weight=weights[2_000:])
+    assert model.coreset_.provenance["mass"] == weights.sum()
+    assert model.coreset_.n_rows == np.count_nonzero(weights)
+
+
+def test_wrong_calls_of_partial_fit_are_refused(matrix):
+    X, y = matrix[0][:500], matrix[1][:500]
+    model = tithe.LogisticRegression(size=100, random_state=0, **FAST)
+    with pytest.raises(ValueError, match="classes must be passed on the first call to partial_fit"):
+        model.partial_fit(X, y)
+    with pytest.raises(ValueError, match="There are 3 classes: -1, 0, 1"):
+        model.partial_fit(X, y, classes=[-1, 0, 1])
+    with pytest.raises(ValueError, match="y holds -1.0, but the classes are 1, 2"):
+        model.partial_fit(X, y, classes=[1, 2])
+    with pytest.raises(ValueError, match="NaN"):
+        model.partial_fit(np.where(X > 2, np.nan, X), y, classes=[-1, 1])
+    positive = y > 0
+    model.partial_fit(X[positive], y[positive], classes=[-1, 1])
+    with pytest.raises(NotFittedError, match="so far all are of the class 1"):
+        model.predict(X)
+    with pytest.raises(ValueError, match="not the same as on last call"):
+        model.partial_fit(X, y, classes=[0, 1])
+    with pytest.raises(ValueError, match="features"):
+        model.partial_fit(X[:, 1:], y)
+    model.partial_fit(X[~positive], y[~positive])
+    assert model.score(X, y) > 0.85

@@ -17,6 +17,7 @@ from ._coreset import Certificate, Coreset, build, read_coreset
 from ._errors import (
     CellError,
     ColumnError,
+    EncodingMismatchError,
     FileError,
     InputTypeError,
     MalformedError,
@@ -27,6 +28,7 @@ from ._errors import (
     OtherDataError,
     SchemaMismatchError,
     SettingError,
+    StateError,
     TitheError,
     TitheWarning,
     UnknownColumnError,
@@ -34,6 +36,7 @@ from ._errors import (
 )
 from ._generate import generate
 from ._posterior import Posterior, Verification, read_posterior, verify
+from ._stream import Stream, merge
 
 if TYPE_CHECKING:
     from ._sklearn import CoresetSampler, LogisticRegression
@@ -46,6 +49,7 @@ __all__ = [
     "ColumnError",
     "Coreset",
     "CoresetSampler",
+    "EncodingMismatchError",
     "FileError",
     "InputTypeError",
     "LogisticRegression",
@@ -58,6 +62,8 @@ __all__ = [
     "Posterior",
     "SchemaMismatchError",
     "SettingError",
+    "StateError",
+    "Stream",
     "TitheError",
     "TitheWarning",
     "UnknownColumnError",
@@ -65,6 +71,7 @@ __all__ = [
     "WrongFileError",
     "build",
     "generate",
+    "merge",
     "read_coreset",
     "read_posterior",
     "verify",

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
-from ._data import DataLike, Path, Vector, is_sparse, names_of, native, reading, whole
+from ._data import DataLike, Path, Vector, array_columns, is_sparse, native
 from ._errors import InputTypeError, SettingError
+from ._options import choosing, in_model, names_of, reading, whole
 from ._posterior import Posterior
 from ._progress import Watcher
 from ._show import count, described, number, table
@@ -60,6 +61,7 @@ def build(
     collapse: bool = True,
     constant: float = 4.0,
     prior_scale: float = 2.0,
+    encoding: Coreset | Path | None = None,
     progress: bool | None = None,
 ) -> Coreset:
     """Build a coreset: a few weighted rows that stand for all of them.
@@ -88,7 +90,7 @@ def build(
     columns:
         Names of the columns of a NumPy array (``x1``, ``x2``, …).
     text:
-        Columns read as text (categories), whatever they hold.
+        Columns read as text (categories), whatever they hold; truths are then ``"false"`` and ``"true"``.
     missing:
         ``"error"``, or ``"drop"`` to leave out rows with a missing value.
     intercept, standardize, max_levels:
@@ -103,6 +105,9 @@ def build(
         How files are read, where it cannot be told from them.
     clusters, radius, theta_star, centers, collapse, constant, prior_scale:
         Details of the method; see ``tithe build --help``.
+    encoding:
+        A coreset whose columns, levels, means and scales to take in place of learning them, so that the two can be
+        merged.
     progress:
         Show a bar (with tqdm); by default on a terminal and in a notebook.
 
@@ -121,6 +126,10 @@ def build(
     beside = None if isinstance(weight, str) else weight
     weight_name = "weight" if beside is not None else by_name
     is_array = isinstance(data, np.ndarray) or is_sparse(data)
+    known = None if encoding is None else coreset_of("encoding", encoding)
+    if known is not None:
+        label = label_of(known, label)
+        columns = columns or array_columns(data, known.columns, "the encoding has")
     if y is not None and label is None:
         label = "y"
     if is_array and y is None and label is None:
@@ -132,46 +141,38 @@ def build(
     ready = native(
         data, y, weight=beside, label=label, weight_name=weight_name or "weight", columns=columns, exclude=names
     )
-    options: dict[str, Any] = {
-        "label": label,
-        "weight": weight_name,
-        "features": names_of("features", features),
-        "exclude": names,
-        "positive": _positive(positive),
-        "intercept": bool(intercept),
-        "standardize": bool(standardize),
-        "max_levels": whole("max_levels", max_levels),
-        "missing": str(missing),
-        "size": None if size is None else whole("size", size, least=1),
-        "kl": kl,
-        "epsilon": epsilon,
-        "delta": delta,
-        "constant": constant,
-        "method": method,
-        "clusters": whole("clusters", clusters),
-        "radius": radius,
-        "theta_star": list((theta_star or {}).items()),
-        "centers": centers,
-        "collapse": bool(collapse),
-        "prior_scale": prior_scale,
-        "seed": whole("seed", seed),
+    options = {
+        **in_model(label, weight_name, features, names, positive, intercept, standardize, max_levels, missing),
+        **choosing(
+            size, kl, epsilon, delta, method, clusters, radius, theta_star, centers, collapse, constant, prior_scale, seed
+        ),
+        **reading(format, header, zero_based, text, threads, memory, block_rows),
+        "encoding": None if known is None else known._native.encoding(),
     }
-    options |= reading(format, header, zero_based, text, threads, memory, block_rows)
     with Watcher(progress) as watcher:
         return Coreset(_native.build(ready, options, watcher))
-
-
-def _positive(value: object) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, (bool, np.bool_)):
-        return str(bool(value)).lower()
-    return str(value)
 
 
 def read_coreset(path: Path) -> Coreset:
     """Read a coreset that ``Coreset.write`` or the command line wrote."""
     return Coreset(_native.Coreset.read(os.fspath(path)))
+
+
+def coreset_of(name: str, value: Coreset | Path) -> Coreset:
+    """Take a coreset, or the path of one."""
+    if isinstance(value, Coreset):
+        return value
+    if isinstance(value, (str, os.PathLike)):
+        return read_coreset(value)
+    raise InputTypeError(f"{name}: must be a Coreset or the path of one, but is of type {type(value).__name__}")
+
+
+def label_of(known: Coreset, label: str | None) -> str:
+    """Give the label of a known encoding; another one is refused."""
+    own = str(known._facts["encoding"]["label"]["column"])
+    if label is not None and label != own:
+        raise SettingError(f"label: is '{label}', and the encoding's is '{own}'")
+    return own
 
 
 @dataclass(frozen=True)
@@ -265,6 +266,11 @@ class Coreset:
     def coefficients(self) -> list[str]:
         """Names of the model's coefficients, the intercept first."""
         return list(self._facts["coefficients"])
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the data's columns that are features."""
+        return [feature["column"] for feature in self._facts["encoding"]["features"]]
 
     @property
     def feature_names(self) -> list[str]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -25,66 +24,6 @@ class ArrowStream(Protocol):
 Path: TypeAlias = "str | os.PathLike[str]"
 Vector: TypeAlias = "npt.ArrayLike"
 DataLike: TypeAlias = "Path | Sequence[Path] | npt.NDArray[Any] | ArrowStream | Any"
-
-_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
-_UNITS |= {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
-
-
-def byte_count(size: int | str | None) -> int | None:
-    """Read a size in bytes: a number, or words such as ``"4GiB"``."""
-    if size is None:
-        return None
-    match = re.fullmatch(r"\s*([0-9.]+)\s*([a-zA-Z]*)\s*", str(size))
-    unit = _UNITS.get(match[2].lower()) if match else None
-    if match is None or unit is None or match[1].count(".") > 1:
-        raise SettingError(f"memory: '{size}' is not a size such as '4GiB' or a number of bytes")
-    return int(float(match[1]) * unit)
-
-
-def whole(name: str, value: Any, *, least: int = 0) -> int:
-    """Take a whole number, or say which argument is none."""
-    try:
-        number = int(value.__index__())
-    except AttributeError:
-        raise SettingError(f"{name}: must be a whole number, but is {value!r}") from None
-    if number < least:
-        raise SettingError(f"{name}: must be at least {least}, but is {number}")
-    return number
-
-
-def names_of(name: str, value: Iterable[str] | None) -> list[str] | None:
-    """Take a list of names; a single string would be taken letter by letter."""
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return [value]
-    names = list(value)
-    for each in names:
-        if not isinstance(each, str):
-            raise SettingError(f"{name}: {each!r} is not the name of a column")
-    return names
-
-
-def reading(
-    format: str | None = None,
-    header: bool = True,
-    zero_based: bool = False,
-    text: Sequence[str] = (),
-    threads: int | None = None,
-    memory: int | str | None = None,
-    block_rows: int | None = None,
-) -> dict[str, Any]:
-    """Gather the options of everything that reads data."""
-    return {
-        "format": format,
-        "header": bool(header),
-        "zero_based": bool(zero_based),
-        "text": names_of("text", text) or [],
-        "threads": None if threads is None else whole("threads", threads),
-        "memory": byte_count(memory),
-        "block_rows": None if block_rows is None else whole("block_rows", block_rows),
-    }
-
 
 def _kind_of(data: Any) -> str:
     """Say where an object comes from: ``pandas.DataFrame``, whatever module it is defined in."""
@@ -108,6 +47,16 @@ def default_names(count: int) -> list[str]:
     return [f"x{i}" for i in range(1, count + 1)]
 
 
+def array_columns(data: Any, features: Sequence[str], owner: str) -> list[str] | None:
+    """Arrays have no names: their columns are the features that ``owner`` knows, in order, if there are as many."""
+    if not (isinstance(data, np.ndarray) or is_sparse(data)) or data.ndim != 2:
+        return None
+    if data.shape[1] != len(features):
+        shown = ", ".join(features[:20]) + (", …" if len(features) > 20 else "")
+        raise ColumnError(f"X has {data.shape[1]} features, but {owner} {len(features)}: {shown}")
+    return list(features)
+
+
 def native(
     data: Any,
     y: Vector | None = None,
@@ -117,6 +66,7 @@ def native(
     weight_name: str = "weight",
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
+    may_be_empty: bool = False,
 ) -> _native.Data:
     """Make any data ready: ``y`` and ``weight`` stand beside it as columns ``label`` and ``weight_name``."""
     beside: list[tuple[str, str, Any]] = []
@@ -142,7 +92,7 @@ def native(
         parts = [(names, kind, values)] if width else []
         return _native.Data.arrays(parts + [([name], own, column) for name, own, column in beside])
     if hasattr(data, "__arrow_c_stream__"):
-        return _stream(data, beside, exclude)
+        return _stream(data, beside, exclude, may_be_empty)
     raise InputTypeError(_refusal(data))
 
 
@@ -245,7 +195,9 @@ def _compressed(data: Any) -> tuple[Any, Any, Any, int]:
 _HELD = {"pandas.DataFrame", "polars.DataFrame", "pyarrow.Table", "pyarrow.RecordBatch", "pyarrow.lib.Table"}
 
 
-def _stream(data: Any, beside: list[tuple[str, str, Any]], exclude: Sequence[str]) -> _native.Data:
+def _stream(
+    data: Any, beside: list[tuple[str, str, Any]], exclude: Sequence[str], may_be_empty: bool
+) -> _native.Data:
     """Anything that gives Arrow batches."""
     kind = _kind_of(data)
     if kind == "pandas.DataFrame":
@@ -253,7 +205,7 @@ def _stream(data: Any, beside: list[tuple[str, str, Any]], exclude: Sequence[str
     if kind in ("pandas.Series", "polars.Series"):
         raise InputTypeError(_refusal(data))
     held = kind in _HELD
-    if held and hasattr(data, "__len__") and len(data) == 0 and kind != "pyarrow.RecordBatch":
+    if held and not may_be_empty and hasattr(data, "__len__") and len(data) == 0 and kind != "pyarrow.RecordBatch":
         raise NoRowsError("the data has no rows")
     try:
         capsule = data.__arrow_c_stream__()

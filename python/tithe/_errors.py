@@ -50,6 +50,14 @@ class SettingError(TitheError, ValueError):
     """An argument that makes no sense."""
 
 
+class StateError(TitheError, OSError, ValueError):
+    """A stream's state that cannot be used as it is: somebody writes there, or it was made with other settings."""
+
+
+class EncodingMismatchError(TitheError, ValueError):
+    """Coresets whose columns, classes or levels do not agree."""
+
+
 class WrongFileError(TitheError, ValueError):
     """A coreset or posterior, on disk or pickled, that this version cannot use."""
 

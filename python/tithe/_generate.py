@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
-from ._data import Path, whole
+from ._data import Path
+from ._options import whole
 from ._progress import Watcher
 
 __all__ = ["generate"]

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
-from ._data import DataLike, Path, Vector, is_sparse, native, reading, whole
-from ._errors import ColumnError, InputTypeError
+from ._data import DataLike, Path, Vector, array_columns, native
+from ._errors import InputTypeError
+from ._options import reading, whole
 from ._progress import Watcher
 from ._show import count, described, number, table
 
@@ -147,16 +148,8 @@ class Posterior:
             return self._native.predict(ready, options, float(interval), unseen, watcher)
 
     def _array_columns(self, data: Any) -> list[str] | None:
-        """Arrays have no names: their columns are those of the features, in order, if there are as many."""
         features = [feature["column"] for feature in self._facts["encoding"]["features"]]
-        if (isinstance(data, np.ndarray) or is_sparse(data)) and data.ndim == 2:
-            if data.shape[1] != len(features):
-                raise ColumnError(
-                    f"X has {data.shape[1]} features, but the posterior was fitted with {len(features)}: "
-                    + ", ".join(features[:20])
-                )
-            return features
-        return None
+        return array_columns(data, features, "the posterior was fitted with")
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self._native.stream()

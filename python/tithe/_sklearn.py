@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import ClassifierTags, check_random_state
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ._coreset import Coreset, build
 from ._data import default_names
 from ._errors import TitheWarning
 from ._posterior import Posterior
+from ._stream import Stream, merge
 
 __all__ = ["CoresetSampler", "LogisticRegression"]
 
@@ -65,6 +68,22 @@ def _few(values: npt.NDArray[Any]) -> str:
     return shown + (", …" if len(values) > 5 else "")
 
 
+def _label(names: Sequence[str]) -> str:
+    """A name for the label that no feature has."""
+    label = "y"
+    while label in names:
+        label = "_" + label
+    return label
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Small data is kept whole, as any estimator would; nobody need be told."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TitheWarning)
+        yield
+
+
 class _Fitted:
     """What the two estimators share: from checked arrays to a coreset."""
 
@@ -84,13 +103,8 @@ class _Fitted:
             only = _few(self.classes_[present])
             raise ValueError(f"two classes are needed to tell apart, but the data has only 1 class: {only}")
         names = self._names(X.shape[1])
-        label = "y"
-        while label in names:
-            label = "_" + label
-        with warnings.catch_warnings():
-            # Small data is kept whole, as any estimator would.
-            warnings.simplefilter("ignore", TitheWarning)
-            core = build(X, codes, label=label, weight=weights, columns=names, progress=False, **settings)
+        with _without_warnings():
+            core = build(X, codes, label=_label(names), weight=weights, columns=names, progress=False, **settings)
         return core, rows
 
     def _names(self, count: int) -> Sequence[str]:
@@ -136,6 +150,8 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
     coreset_ : Coreset
         Where the data is no larger than ``size``: all its rows, equal ones merged, in an order of their own.
     posterior_ : Posterior
+
+    After :meth:`partial_fit` the draws are made when one of these, or a prediction, is next asked for.
 
     Examples
     --------
@@ -192,26 +208,129 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
             seed=seed,
             threads=self.n_jobs,
         )
-        self._draw_from(core, seed)
+        self._seed, self._base = seed, core
+        self._stream: Stream | None = None
+        self._drawn: tuple[Coreset, Posterior] | None = core, self._posterior_of(core)
         return self
 
-    def _draw_from(self, core: Coreset, seed: int) -> None:
-        self.coreset_ = core
-        self.posterior_: Posterior = core.fit(
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> LogisticRegression:
+        """Take in more rows, after :meth:`fit` or from the first; they go through a :class:`tithe.Stream` in memory.
+
+        The first call, if there was no ``fit``, must name the two ``classes``. Calls are cheap: only every 50,000 rows
+        make a coreset, and draws wait until they are asked for. Of the first 50,000 rows some must be of either class.
+        """
+        has_begun = hasattr(self, "_drawn")
+        X, y = validate_data(self, X, y, accept_sparse="csr", reset=not has_begun)
+        check_classification_targets(y)
+        if not has_begun:
+            vars(self).pop("classes_", None)
+        _check_partial_fit_first_call(self, classes)
+        if len(self.classes_) != 2:
+            raise ValueError(
+                "Only binary classification is supported. "
+                f"There are {len(self.classes_)} classes: {_few(self.classes_)}"
+            )
+        others = np.setdiff1d(y, self.classes_)
+        if len(others):
+            raise ValueError(f"y holds {_few(others)}, but the classes are {_few(self.classes_)}")
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        kept = np.flatnonzero(weights > 0)
+        codes = np.searchsorted(self.classes_, y).astype(np.int64)
+        if not has_begun:
+            self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            self._base, self._stream, self._seen = None, None, np.zeros(0, dtype=np.int64)
+        stream = self._begun(X.shape[1]) if self._stream is None else self._stream
+        with _without_warnings():
+            stream.add(X[kept], codes[kept], weight=weights[kept])
+        if self._base is None:
+            self._seen = np.union1d(self._seen, codes[kept])
+        self._stream, self._drawn = stream, None
+        return self
+
+    def _begun(self, width: int) -> Stream:
+        """A stream of such rows as were fitted, or of these."""
+        names = self._names(width)
+        return Stream(
+            label=_label(names),
+            columns=names,
+            size=self.size,
+            method=self.method,
+            intercept=self.fit_intercept,
+            standardize=self.standardize,
+            encoding=self._base,
+            seed=self._seed,
+            threads=self.n_jobs,
+            progress=False,
+        )
+
+    def _posterior_of(self, core: Coreset) -> Posterior:
+        return core.fit(
             prior=self.prior,
             intercept_prior=self.intercept_prior,
             sampler=self.sampler,
             chains=self.chains,
             draws=self.draws,
             warmup=self.warmup,
-            seed=seed,
+            seed=self._seed,
             threads=self.n_jobs,
             progress=False,
         )
-        first = int(core.has_intercept)
-        mean, sd = self.posterior_.mean, self.posterior_.sd
-        self.coef_, self.coef_sd_ = mean[None, first:], sd[None, first:]
-        self.intercept_, self.intercept_sd_ = (mean[:1], sd[:1]) if first else (np.zeros(1), np.zeros(1))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_drawn")
+
+    def _up_to_date(self) -> tuple[Coreset, Posterior]:
+        """The coreset of all rows so far, and its draws."""
+        check_is_fitted(self)
+        if self._drawn is None:
+            assert self._stream is not None
+            if self._base is None and len(self._seen) < 2:
+                raise NotFittedError(
+                    "rows of both classes are needed to tell them apart, but so far all are of the class "
+                    f"{_few(self.classes_[self._seen])}"
+                )
+            with _without_warnings():
+                core = self._stream.snapshot()
+                if self._base is not None:
+                    settings: dict[str, Any] = {"size": self.size, "method": self.method, "seed": self._seed}
+                    core = merge([self._base, core], threads=self.n_jobs, progress=False, **settings)
+            self._drawn = core, self._posterior_of(core)
+        return self._drawn
+
+    @property
+    def coreset_(self) -> Coreset:
+        """The rows that stand for all that were fitted."""
+        return self._up_to_date()[0]
+
+    @property
+    def posterior_(self) -> Posterior:
+        """Its draws."""
+        return self._up_to_date()[1]
+
+    def _split(self, values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Tell the intercept from the other coefficients."""
+        first = int(self.coreset_.has_intercept)
+        return values[:1] if first else np.zeros(1), values[None, first:]
+
+    @property
+    def coef_(self) -> npt.NDArray[np.float64]:
+        """Mean of each coefficient."""
+        return self._split(self.posterior_.mean)[1]
+
+    @property
+    def coef_sd_(self) -> npt.NDArray[np.float64]:
+        """Standard deviation of each coefficient."""
+        return self._split(self.posterior_.sd)[1]
+
+    @property
+    def intercept_(self) -> npt.NDArray[np.float64]:
+        """Mean of the intercept."""
+        return self._split(self.posterior_.mean)[0]
+
+    @property
+    def intercept_sd_(self) -> npt.NDArray[np.float64]:
+        """Standard deviation of the intercept."""
+        return self._split(self.posterior_.sd)[0]
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Give the probability of each class for each row, the mean over all draws."""

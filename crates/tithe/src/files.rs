@@ -173,6 +173,20 @@ fn coreset_columns(coreset: &Coreset, weight_column: &str, row_column: &str) -> 
 
 /// Writes rows as they came, missing values and all; [`read_rows`] gives them back to the bit.
 pub(crate) fn write_rows(fields: &[Field], rows: &Segment, mut output: Output) -> Result<()> {
+    let written = write_rows_to(fields, rows, output.file_mut());
+    written.map_err(|error| Error::io("write", &output.path, error))?;
+    output.commit()
+}
+
+/// The bytes of what [`write_rows`] writes.
+pub(crate) fn rows_bytes(fields: &[Field], rows: &Segment) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let written = write_rows_to(fields, rows, &mut bytes);
+    written.map_err(|error| Error::io("write", MEMORY, error))?;
+    Ok(bytes)
+}
+
+fn write_rows_to(fields: &[Field], rows: &Segment, file: impl Write + Send) -> std::io::Result<()> {
     let columns = fields.iter().zip(&rows.columns).map(|(field, column)| {
         let array: ArrayRef = match column {
             Column::Number(values) => Arc::new(Float64Array::new(values.clone(), None)),
@@ -181,14 +195,17 @@ pub(crate) fn write_rows(fields: &[Field], rows: &Segment, mut output: Output) -
         (field.name.clone(), array)
     });
     let story = serde_json::json!({"file": "rows of a stream", "version": VERSION});
-    let written = write_table(columns.collect(), &story, output.file.as_file_mut());
-    written.map_err(|error| Error::io("write", &output.path, error))?;
-    output.commit()
+    write_table(columns.collect(), &story, file)
 }
 
 /// Reads rows that [`write_rows`] wrote.
 pub(crate) fn read_rows(path: &Path) -> Result<Segment> {
-    let source = open_inputs(vec![Input::file(path)], &OpenOptions::default())?;
+    read_rows_from(Input::file(path))
+}
+
+/// Reads them from anything that has the bytes.
+pub(crate) fn read_rows_from(input: Input) -> Result<Segment> {
+    let source = open_inputs(vec![input], &OpenOptions::default())?;
     all_rows(&*source, &(0..source.fields().len()).collect::<Vec<_>>())
 }
 

@@ -1,11 +1,13 @@
 //! Streams: coresets of data that comes block by block, without end, and can stop, be killed and go on.
 
 pub mod feed;
+mod packed;
 mod state;
 pub mod tree;
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -23,9 +25,12 @@ use crate::source::Source;
 use crate::source::memory::Columns;
 use crate::survey::survey;
 use crate::table::{Roles, Table};
-use state::{Directory, FieldRecord, Layout, Manifest, Named, PartRecord};
+pub use packed::Packed;
+use state::{Content, Directory, FieldRecord, Layout, Manifest, Named, PartRecord, refused};
 use tree::{Reference, Rows, Tree, TreeSettings};
 
+/// What messages call a stream without a state on disk.
+const MEMORY: &str = "memory";
 /// A mean is reported to have drifted when it is this many standard deviations of the first block away.
 const DRIFT: f64 = 5.0;
 /// Rows that wait for their block are saved so often, and whole blocks so often that it costs a twentieth of the time.
@@ -69,12 +74,15 @@ impl StreamSettings {
     }
 }
 
-/// A stream and its state on disk. There is one writer of a state.
+/// A stream, and its state on disk if it has one. There is one writer of a state.
+///
+/// A clone shares what it holds with the original, and the right to write; the two must not both save.
+#[derive(Clone)]
 pub struct Stream {
     settings: StreamSettings,
     threads: Option<usize>,
-    directory: Directory,
-    _lock: File,
+    home: Option<Arc<Home>>,
+    saves: Saves,
     manifest: Manifest,
     tree: Tree,
     /// Rows that do not fill a block yet.
@@ -88,7 +96,23 @@ pub struct Stream {
     cost_of_save: Duration,
 }
 
+/// Where a stream is kept, for as long as somebody may write there.
+struct Home {
+    directory: Directory,
+    _lock: File,
+}
+
+/// When a stream is saved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Saves {
+    /// As rows come in, and when told.
+    AsItGoes,
+    /// Only when told.
+    WhenTold,
+}
+
 /// Rows fed again.
+#[derive(Clone)]
 struct Replayed {
     left: u64,
     fingerprint: Fingerprint,
@@ -132,12 +156,30 @@ impl Stream {
         };
         let content = directory.content(&manifest)?;
         directory.sweep()?;
+        let home = Home { directory, _lock: lock };
+        Stream::with_content(settings, threads, Some(Arc::new(home)), manifest, content)
+    }
+
+    /// Begins a stream that is held in memory alone: there is nothing to save.
+    pub fn in_memory(settings: &StreamSettings, threads: Option<usize>) -> Result<Stream> {
+        settings.check()?;
+        let content = Content { levels: Vec::new(), pending: None };
+        Stream::with_content(settings, threads, None, Manifest::new(json_of(settings)), content)
+    }
+
+    fn with_content(
+        settings: &StreamSettings,
+        threads: Option<usize>,
+        home: Option<Arc<Home>>,
+        manifest: Manifest,
+        content: Content,
+    ) -> Result<Stream> {
         let tree = Tree::with_levels(settings.tree(threads), content.levels, manifest.blocks)?;
         let mut stream = Stream {
             settings: settings.clone(),
             threads,
-            directory,
-            _lock: lock,
+            home,
+            saves: Saves::AsItGoes,
             tree,
             pending_rows: content.pending.as_ref().map_or(0, |rows| rows.len),
             pending: content.pending.into_iter().collect(),
@@ -150,6 +192,16 @@ impl Stream {
         stream.remember_encoding();
         stream.saved = stream.progress();
         Ok(stream)
+    }
+
+    /// Leaves it to the caller when to save: rows that come in are then not on disk before.
+    pub fn save_only_when_told(&mut self) {
+        self.saves = Saves::WhenTold;
+    }
+
+    /// What it is made of.
+    pub fn settings(&self) -> &StreamSettings {
+        &self.settings
     }
 
     /// How far it is.
@@ -277,7 +329,9 @@ impl Stream {
         self.pending.push(rows);
         while self.pending_rows >= self.enough() {
             self.take_in_block(observer)?;
-            self.save_if_due()?;
+            if self.saves == Saves::AsItGoes {
+                self.save_if_due()?;
+            }
         }
         Ok(())
     }
@@ -288,7 +342,7 @@ impl Stream {
         }
         let (rows, counted) = (self.manifest.rows, self.manifest.fingerprint);
         let what = format!("the first {rows} rows have the fingerprint {found}, and {counted} was counted");
-        Err(self.directory.refused(
+        Err(self.refused(
             &format!("is of other rows than those fed again: {what}"),
             "feed the same rows in the same order, or leave out --replay if the input goes on where it ended",
         ))
@@ -299,10 +353,15 @@ impl Stream {
         match self.replayed.take() {
             Some(Replayed { left, .. }) if left > 0 => {
                 let what = format!("counts {left} rows more than were fed again");
-                Err(self.directory.refused(&what, "feed all rows from the first on, or leave out --replay"))
+                Err(self.refused(&what, "feed all rows from the first on, or leave out --replay"))
             }
             _ => Ok(()),
         }
+    }
+
+    fn refused(&self, what: &str, help: &str) -> Error {
+        let path = self.home.as_ref().map_or(Path::new(MEMORY), |home| home.directory.path());
+        refused(path, what, help)
     }
 
     /// Rows that are needed before a block is taken in.
@@ -373,6 +432,8 @@ impl Stream {
     /// # Errors
     /// If the disk refuses; the state is then what was saved last.
     pub fn save(&mut self) -> Result<()> {
+        let Some(home) = self.home.clone() else { return Ok(()) };
+        let directory = &home.directory;
         if self.saved == self.progress() || self.replayed.is_some() {
             return Ok(());
         }
@@ -387,7 +448,7 @@ impl Stream {
             levels.push(match (coreset, known) {
                 (None, _) => None,
                 (Some(_), Some(known)) if is_of(&known, level, since) => Some(known),
-                (Some(coreset), _) => Some(self.directory.write_level(level, since, coreset)?),
+                (Some(coreset), _) => Some(directory.write_level(level, since, coreset)?),
             });
         }
         manifest.levels = levels;
@@ -396,11 +457,11 @@ impl Stream {
             (0, _) | (_, None) => None,
             (_, Some(fields)) => {
                 let all = Segment::concat(self.pending.clone());
-                Some(self.directory.write_pending(manifest.sequence, &fields, &all)?)
+                Some(directory.write_pending(manifest.sequence, &fields, &all)?)
             }
         };
-        self.directory.commit(&manifest)?;
-        self.directory.tidy(&manifest)?;
+        directory.commit(&manifest)?;
+        directory.tidy(&manifest)?;
         self.manifest = manifest;
         self.saved = self.progress();
         self.last_save = Instant::now();

@@ -8,7 +8,7 @@ use arrow_array::types::{
     ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
     UInt16Type, UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, PrimitiveArray, cast::AsArray};
+use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, cast::AsArray};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{ArrowError, DataType};
 
@@ -381,7 +381,13 @@ impl ArraysUnit {
                 let must_be_text = self.plan.kinds[*to] == Kind::Text;
                 columns[*to] = Some(match column {
                     Column::Number(values) if must_be_text => {
-                        let values: ArrayRef = Arc::new(PrimitiveArray::<Float64Type>::new(values, None));
+                        let values: ArrayRef = match part {
+                            // As truths are called wherever else they are read as text: "false" and "true".
+                            Part::Truths(_) => Arc::new(BooleanArray::from_iter(
+                                values.iter().map(|&value| Some(value != 0.0)),
+                            )),
+                            _ => Arc::new(PrimitiveArray::<Float64Type>::new(values, None)),
+                        };
                         text(&values)?
                     }
                     column => column,

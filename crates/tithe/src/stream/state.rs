@@ -119,6 +119,35 @@ impl Manifest {
         }
     }
 
+    /// The manifest with its checksum.
+    pub fn to_text(&self) -> serde_json::Result<String> {
+        let body = serde_json::to_value(self)?;
+        let checksum = Fingerprint::of_bytes(body.to_string().as_bytes());
+        Ok(json!({"checksum": checksum, "manifest": body}).to_string())
+    }
+
+    /// Reads it again; `None` if it is not what was written.
+    ///
+    /// # Errors
+    /// If a newer program wrote it.
+    pub fn from_text(text: &str, path: &Path) -> Result<Option<Manifest>> {
+        let Ok(whole) = serde_json::from_str::<Value>(text) else { return Ok(None) };
+        let Some(version) = whole["manifest"]["version"].as_u64() else { return Ok(None) };
+        if version > VERSION {
+            return Err(ErrorKind::WrongFile {
+                path: path.to_path_buf(),
+                what: format!("is of format version {version}; this program knows versions up to {VERSION}"),
+                help: Some("use a newer tithe".to_string()),
+            }
+            .into());
+        }
+        let checksum = Fingerprint::of_bytes(whole["manifest"].to_string().as_bytes()).to_string();
+        if whole["checksum"] != checksum {
+            return Ok(None);
+        }
+        Ok(serde_json::from_value(whole["manifest"].clone()).ok())
+    }
+
     fn files(&self) -> impl Iterator<Item = &Named> {
         self.levels.iter().flatten().chain(&self.pending)
     }
@@ -126,6 +155,12 @@ impl Manifest {
     fn names(&self, file: &str) -> bool {
         self.files().any(|named| named.file == file)
     }
+}
+
+/// A state that cannot be used as it is.
+pub(super) fn refused(path: &Path, what: &str, help: &str) -> Error {
+    let (what, help) = (what.to_string(), Some(help.to_string()));
+    ErrorKind::State { path: path.to_path_buf(), what, help }.into()
 }
 
 /// What a manifest names, read.
@@ -143,6 +178,10 @@ pub(super) struct Directory {
 impl Directory {
     pub fn new(path: &Path) -> Directory {
         Directory { path: path.to_path_buf() }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Makes sure that nobody else writes here; the lock ends with the process, however that ends.
@@ -201,21 +240,7 @@ impl Directory {
             std::io::ErrorKind::InvalidData => damaged(),
             _ => Error::io("read", path, error),
         })?;
-        let whole: Value = serde_json::from_str(&text).map_err(|_| damaged())?;
-        let version = whole["manifest"]["version"].as_u64().ok_or_else(damaged)?;
-        if version > VERSION {
-            return Err(ErrorKind::WrongFile {
-                path: path.to_path_buf(),
-                what: format!("is of format version {version}; this program knows versions up to {VERSION}"),
-                help: Some("use a newer tithe".to_string()),
-            }
-            .into());
-        }
-        let checksum = Fingerprint::of_bytes(whole["manifest"].to_string().as_bytes()).to_string();
-        if whole["checksum"] != checksum {
-            return Err(damaged());
-        }
-        serde_json::from_value(whole["manifest"].clone()).map_err(|_| damaged())
+        Manifest::from_text(&text, path)?.ok_or_else(damaged)
     }
 
     /// Reads what a manifest names; a file that is not as it was written is named and refused.
@@ -248,8 +273,7 @@ impl Directory {
     }
 
     pub fn refused(&self, what: &str, help: &str) -> Error {
-        let (what, help) = (what.to_string(), Some(help.to_string()));
-        ErrorKind::State { path: self.path.clone(), what, help }.into()
+        refused(&self.path, what, help)
     }
 
     /// Writes the coreset of a level that came in with block number `blocks`.
@@ -274,10 +298,7 @@ impl Directory {
     pub fn commit(&self, manifest: &Manifest) -> Result<()> {
         self.sync()?;
         let current = self.path.join(MANIFEST);
-        let body =
-            serde_json::to_value(manifest).map_err(|error| Error::io("write", &current, error.into()))?;
-        let checksum = Fingerprint::of_bytes(body.to_string().as_bytes());
-        let text = json!({"checksum": checksum, "manifest": body}).to_string();
+        let text = manifest.to_text().map_err(|error| Error::io("write", &current, error.into()))?;
         let copy = self.path.join(format!("manifest-{:015}.json", manifest.sequence));
         Output::create(&current)?.write(text.as_bytes())?;
         self.sync()?;

@@ -1,0 +1,68 @@
+//! A stream as bytes that can be sent elsewhere: what a state on disk holds, without the directory.
+
+use std::path::Path;
+
+use super::state::{Content, Manifest};
+use super::{Stream, StreamSettings, refused};
+use crate::block::Segment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::{coreset_bytes, read_coreset_from, read_rows_from, rows_bytes};
+use crate::source::Input;
+
+/// What messages call it.
+const NAME: &str = "the packed stream";
+
+/// Everything that a stream in memory holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packed {
+    /// How far it is, with which settings: JSON with a checksum.
+    pub manifest: String,
+    /// The coreset of each level, as the bytes of its file.
+    pub levels: Vec<Option<Vec<u8>>>,
+    /// Rows that do not fill a block yet, as Parquet.
+    pub pending: Option<Vec<u8>>,
+}
+
+impl Stream {
+    /// All that it holds. A stream with a state on disk stays where it is: what is packed goes on in memory.
+    pub fn pack(&self) -> Result<Packed> {
+        let manifest = Manifest {
+            blocks: self.tree.blocks(),
+            levels: Vec::new(),
+            pending: None,
+            ..self.manifest.clone()
+        };
+        let level = |coreset: &Option<_>| coreset.as_ref().map(coreset_bytes).transpose();
+        let pending = match (self.pending_rows, self.fields()) {
+            (0, _) | (_, None) => None,
+            (_, Some(fields)) => Some(rows_bytes(&fields, &Segment::concat(self.pending.clone()))?),
+        };
+        Ok(Packed {
+            manifest: manifest.to_text().map_err(|error| Error::io("write", NAME, error.into()))?,
+            levels: self.tree.levels().iter().map(level).collect::<Result<_>>()?,
+            pending,
+        })
+    }
+
+    /// A stream in memory that goes on from what was packed.
+    ///
+    /// # Errors
+    /// If a newer program packed it, or it is damaged.
+    pub fn unpack(packed: &Packed, threads: Option<usize>) -> Result<Stream> {
+        let path = Path::new(NAME);
+        let manifest = Manifest::from_text(&packed.manifest, path)?.ok_or_else(|| {
+            let (what, help) = ("is damaged".to_string(), Some("pack it again".to_string()));
+            Error::from(ErrorKind::WrongFile { path: path.to_path_buf(), what, help })
+        })?;
+        let settings: StreamSettings = serde_json::from_value(manifest.settings.clone())
+            .map_err(|_| refused(path, "has settings that this program does not know", "use a newer tithe"))?;
+        let input = |bytes: &Vec<u8>| Input::bytes(NAME, bytes.clone());
+        let level =
+            |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|bytes| read_coreset_from(&input(bytes))).transpose();
+        let content = Content {
+            levels: packed.levels.iter().map(level).collect::<Result<_>>()?,
+            pending: packed.pending.as_ref().map(|bytes| read_rows_from(input(bytes))).transpose()?,
+        };
+        Stream::with_content(&settings, threads, None, manifest, content)
+    }
+}

@@ -1,0 +1,136 @@
+"""What users say of how to read, encode and choose, as the native module takes it: one dictionary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._errors import SettingError
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_UNITS |= {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+
+
+def byte_count(size: int | str | None) -> int | None:
+    """Read a size in bytes: a number, or words such as ``"4GiB"``."""
+    if size is None:
+        return None
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([a-zA-Z]*)\s*", str(size))
+    unit = _UNITS.get(match[2].lower()) if match else None
+    if match is None or unit is None or match[1].count(".") > 1:
+        raise SettingError(f"memory: '{size}' is not a size such as '4GiB' or a number of bytes")
+    return int(float(match[1]) * unit)
+
+
+def whole(name: str, value: Any, *, least: int = 0) -> int:
+    """Take a whole number, or say which argument is none."""
+    try:
+        number = int(value.__index__())
+    except AttributeError:
+        raise SettingError(f"{name}: must be a whole number, but is {value!r}") from None
+    if number < least:
+        raise SettingError(f"{name}: must be at least {least}, but is {number}")
+    return number
+
+
+def names_of(name: str, value: Iterable[str] | None) -> list[str] | None:
+    """Take a list of names; a single string would be taken letter by letter."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return [value]
+    names = list(value)
+    for each in names:
+        if not isinstance(each, str):
+            raise SettingError(f"{name}: {each!r} is not the name of a column")
+    return names
+
+
+def reading(
+    format: str | None = None,
+    header: bool = True,
+    zero_based: bool = False,
+    text: Sequence[str] = (),
+    threads: int | None = None,
+    memory: int | str | None = None,
+    block_rows: int | None = None,
+) -> dict[str, Any]:
+    """Gather the options of everything that reads data."""
+    return {
+        "format": format,
+        "header": bool(header),
+        "zero_based": bool(zero_based),
+        "text": names_of("text", text) or [],
+        "threads": None if threads is None else whole("threads", threads),
+        "memory": byte_count(memory),
+        "block_rows": None if block_rows is None else whole("block_rows", block_rows),
+    }
+
+
+def in_model(
+    label: str | None,
+    weight: str | None,
+    features: Sequence[str] | None,
+    exclude: Sequence[str],
+    positive: object,
+    intercept: bool,
+    standardize: bool,
+    max_levels: int,
+    missing: str,
+) -> dict[str, Any]:
+    """Gather which columns serve for what, and how they enter the model."""
+    return {
+        "label": label,
+        "weight": weight,
+        "features": names_of("features", features),
+        "exclude": names_of("exclude", exclude) or [],
+        "positive": _positive(positive),
+        "intercept": bool(intercept),
+        "standardize": bool(standardize),
+        "max_levels": whole("max_levels", max_levels),
+        "missing": str(missing),
+    }
+
+
+def _positive(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, (bool, np.bool_)):
+        return str(bool(value)).lower()
+    return str(value)
+
+
+def choosing(
+    size: int | None,
+    kl: float | None,
+    epsilon: float | None,
+    delta: float,
+    method: str | None,
+    clusters: int,
+    radius: float | str,
+    theta_star: Mapping[str, float] | None,
+    centers: str,
+    collapse: bool,
+    constant: float,
+    prior_scale: float,
+    seed: int,
+) -> dict[str, Any]:
+    """Gather how many rows to choose, and how."""
+    return {
+        "size": None if size is None else whole("size", size, least=1),
+        "kl": kl,
+        "epsilon": epsilon,
+        "delta": delta,
+        "constant": constant,
+        "method": method,
+        "clusters": whole("clusters", clusters),
+        "radius": radius,
+        "theta_star": list((theta_star or {}).items()),
+        "centers": centers,
+        "collapse": bool(collapse),
+        "prior_scale": prior_scale,
+        "seed": whole("seed", seed),
+    }
