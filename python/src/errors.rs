@@ -67,10 +67,11 @@ const WORDS: [(&str, &str); 18] = [
 
 /// Words of the command line as Python has them: `--block-rows` is `block_rows=`, `--exclude age` is `exclude="age"`.
 fn in_python(text: &str) -> String {
-    let text = match text.strip_prefix("`tithe stream --state ").and_then(|rest| rest.split_once(" --repair`")) {
-        Some((state, rest)) => format!("tithe.Stream.repair({state:?}){rest}"),
-        None => text.to_string(),
-    };
+    let text =
+        match text.strip_prefix("`tithe stream --state ").and_then(|rest| rest.split_once(" --repair`")) {
+            Some((state, rest)) => format!("tithe.Stream.repair({state:?}){rest}"),
+            None => text.to_string(),
+        };
     let text = WORDS.iter().fold(text, |text, (flag, word)| text.replace(flag, word));
     let mut parts = text.split("--");
     let mut out = parts.next().unwrap_or_default().to_string();

@@ -172,12 +172,7 @@ impl Stream {
 }
 
 impl Shared {
-    fn new(
-        mut stream: stream::Stream,
-        reading: Reading,
-        columns: Columns,
-        skip_bad: Option<u64>,
-    ) -> Shared {
+    fn new(mut stream: stream::Stream, reading: Reading, columns: Columns, skip_bad: Option<u64>) -> Shared {
         stream.save_only_when_told();
         Shared { now: Mutex::new(Some(stream)), turn: Mutex::new(()), reading, columns, skip_bad }
     }
@@ -215,8 +210,7 @@ impl Shared {
         let wanted = self.wanted(&next, &*source, label, weight)?;
         let columns = next.take_columns(&*source, &wanted)?;
         let threads = self.reading.threads;
-        let threads =
-            threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         watch.event(Event::PassStarted { name: "streaming", rows: source.rows() });
         let lenient = self.skip_bad.is_some();
         let end = feed(source.scan(&columns)?, threads, lenient, watch, &mut |fed| match fed {
@@ -254,7 +248,8 @@ impl Shared {
         let has_encoding = stream.settings().build.encoding.known.is_some();
         match stream.roles() {
             Some(known) if columns.label().is_some_and(|label| label != known.label) => {
-                let what = format!("is '{}', and the stream's is '{}'", columns.label().unwrap_or(""), known.label);
+                let what =
+                    format!("is '{}', and the stream's is '{}'", columns.label().unwrap_or(""), known.label);
                 Err(Error::setting("--label", what))
             }
             Some(known) if weight.is_some() && known.weight.is_none() => {

@@ -156,7 +156,9 @@ def test_the_stub_names_what_the_native_module_has():
                 assert method.startswith("_") or f"def {method}(" in stub, f"{name}.{method}"
 
 
-@pytest.mark.parametrize("module", ["tithe", "tithe._coreset", "tithe._posterior", "tithe._generate", "tithe._sklearn", "tithe._stream"])
+@pytest.mark.parametrize(
+    "module", ["tithe", "tithe._coreset", "tithe._posterior", "tithe._generate", "tithe._sklearn", "tithe._stream"]
+)
 def test_the_examples_in_the_docstrings_run(module):
     __import__(module)
     found = doctest.testmod(sys.modules[module])

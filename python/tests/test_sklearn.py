@@ -182,7 +182,7 @@ def test_wrong_calls_of_partial_fit_are_refused(matrix):
         model.partial_fit(X, y)
     with pytest.raises(ValueError, match="There are 3 classes: -1, 0, 1"):
         model.partial_fit(X, y, classes=[-1, 0, 1])
-    with pytest.raises(ValueError, match="y holds -1.0, but the classes are 1, 2"):
+    with pytest.raises(ValueError, match=r"y holds -1\.0, but the classes are 1, 2"):
         model.partial_fit(X, y, classes=[1, 2])
     with pytest.raises(ValueError, match="NaN"):
         model.partial_fit(np.where(X > 2, np.nan, X), y, classes=[-1, 1])

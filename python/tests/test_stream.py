@@ -85,7 +85,6 @@ def test_a_state_goes_on_here_and_on_the_command_line(command, folder, table, by
         assert stream.rows == 5_000 and stream.state == str(state)
         # The columns are known by now, and so are the names of an array's.
         stream.add(*matrix_of(table.slice(5_000, 6_000)))
-        assert bytes_of(tithe.Stream.read_snapshot(state)) != bytes_of(stream.snapshot())
         stream.save()
         assert bytes_of(tithe.Stream.read_snapshot(state)) == bytes_of(stream.snapshot())
     pyarrow.parquet.write_table(table.slice(11_000), tmp_path / "rest.parquet")
@@ -104,7 +103,9 @@ def test_rows_fed_again_are_skipped(table, by_command, tmp_path):
             stream.add(part)
         assert stream.rows == 20_000 and bytes_of(stream.snapshot()) == by_command
     with (
-        pytest.raises(tithe.StateError, match="counts 13000 rows more than were fed again(.|\n)*leave out replay=True"),
+        pytest.raises(
+            tithe.StateError, match=r"counts 13000 rows more than were fed again(.|\n)*leave out replay=True"
+        ),
         tithe.Stream(tmp_path, label="y", replay=True, **SETTINGS) as stream,
     ):
         stream.add(table.slice(0, 7_000))
@@ -143,9 +144,9 @@ def test_rows_that_wait_are_the_streams_own(table, by_command):
     with tithe.Stream(label="y", **SETTINGS) as stream:
         for part in parts_of(table):
             X, y = matrix_of(part)
-            X, y = np.asfortranarray(X), np.asarray(y, dtype=float)
+            X, y = np.asfortranarray(X), y.astype(float)
             stream.add(X, y)
-            X[:], y[:] = -7.0, 1.0
+            X[:], y[:] = -7.0, 1.0  # the caller's buffer, for the next rows
         wanted = tithe.Stream(label="y", **SETTINGS)
         wanted.add(*matrix_of(table))
         np.testing.assert_array_equal(stream.snapshot().X, wanted.snapshot().X)
@@ -180,7 +181,7 @@ def test_streams_in_memory_pickle_and_those_on_disk_do_not(table, by_command, tm
         rebuild((packed[0].replace('"rows":11000', '"rows":11001'), *packed[1:]), *rest)
     with (
         tithe.Stream(tmp_path, label="y") as kept,
-        pytest.raises(TypeError, match="a stream with a state on disk does not pickle.*state="),
+        pytest.raises(TypeError, match=r"a stream with a state on disk does not pickle.*state="),
     ):
         pickle.dumps(kept)
 
@@ -220,7 +221,9 @@ def test_damage_is_named_and_repaired(table, tmp_path):
         stream.add(table.slice(5_000, 100))
     newest = max(tmp_path.glob("pending-*"))
     newest.write_bytes(newest.read_bytes()[:-1])
-    with pytest.raises(tithe.WrongFileError, match=r"pending-\d+.parquet' is damaged(.|\n)*tithe.Stream.repair\(") as it:
+    with pytest.raises(
+        tithe.WrongFileError, match=r"pending-\d+.parquet' is damaged(.|\n)*tithe.Stream.repair\("
+    ) as it:
         tithe.Stream(tmp_path, label="y", **SETTINGS)
     assert "--" not in str(it.value)
     rows, lost = tithe.Stream.repair(tmp_path)
@@ -271,7 +274,7 @@ def test_wrong_data_is_refused(table):
         stream.add(X, y)
         with pytest.raises(tithe.ColumnError, match="X has 9 features, but the stream has 10: x1, x2"):
             stream.add(X[:, 1:], y)
-        with pytest.raises(tithe.UnknownColumnError, match="there is no column 'x4' to use as a feature"):
+        with pytest.raises(tithe.UnknownColumnError, match="there is no column 'x4' to use as feature"):
             stream.add(table.drop_columns(["x4"]).slice(0, 100))
         with pytest.raises(tithe.ColumnError, match="column 'x2': holds text and held number before"):
             stream.add(table.slice(0, 5).to_pandas().assign(x2="much"))
@@ -291,7 +294,7 @@ def test_weights_text_and_later_levels():
         core = stream.snapshot()
         assert core.provenance["mass"] == frame["often"].sum() and core.classes == ["no", "yes"]
         assert core.columns == ["x", "city"]
-        with pytest.raises(tithe.CellError, match="'Lima'"):
+        with pytest.raises(tithe.ColumnError, match=r"column 'city': the level 'Lima'(.|\n)*unseen=\"reference\""):
             stream.add(frame.assign(city="Lima"))
     with tithe.Stream(weight="often", unseen="reference", **settings) as stream:
         stream.add(frame)

@@ -144,7 +144,19 @@ def build(
     options = {
         **in_model(label, weight_name, features, names, positive, intercept, standardize, max_levels, missing),
         **choosing(
-            size, kl, epsilon, delta, method, clusters, radius, theta_star, centers, collapse, constant, prior_scale, seed
+            size,
+            kl,
+            epsilon,
+            delta,
+            method,
+            clusters,
+            radius,
+            theta_star,
+            centers,
+            collapse,
+            constant,
+            prior_scale,
+            seed,
         ),
         **reading(format, header, zero_based, text, threads, memory, block_rows),
         "encoding": None if known is None else known._native.encoding(),

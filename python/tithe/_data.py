@@ -25,6 +25,7 @@ Path: TypeAlias = "str | os.PathLike[str]"
 Vector: TypeAlias = "npt.ArrayLike"
 DataLike: TypeAlias = "Path | Sequence[Path] | npt.NDArray[Any] | ArrowStream | Any"
 
+
 def _kind_of(data: Any) -> str:
     """Say where an object comes from: ``pandas.DataFrame``, whatever module it is defined in."""
     return f"{type(data).__module__.partition('.')[0]}.{type(data).__qualname__}"
@@ -195,9 +196,7 @@ def _compressed(data: Any) -> tuple[Any, Any, Any, int]:
 _HELD = {"pandas.DataFrame", "polars.DataFrame", "pyarrow.Table", "pyarrow.RecordBatch", "pyarrow.lib.Table"}
 
 
-def _stream(
-    data: Any, beside: list[tuple[str, str, Any]], exclude: Sequence[str], may_be_empty: bool
-) -> _native.Data:
+def _stream(data: Any, beside: list[tuple[str, str, Any]], exclude: Sequence[str], may_be_empty: bool) -> _native.Data:
     """Anything that gives Arrow batches."""
     kind = _kind_of(data)
     if kind == "pandas.DataFrame":

@@ -208,7 +208,8 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
             seed=seed,
             threads=self.n_jobs,
         )
-        self._seed, self._base = seed, core
+        self._seed = seed
+        self._base: Coreset | None = core
         self._stream: Stream | None = None
         self._drawn: tuple[Coreset, Posterior] | None = core, self._posterior_of(core)
         return self
@@ -223,7 +224,7 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, accept_sparse="csr", reset=not has_begun)
         check_classification_targets(y)
         if not has_begun:
-            vars(self).pop("classes_", None)
+            self.__dict__.pop("classes_", None)
         _check_partial_fit_first_call(self, classes)
         if len(self.classes_) != 2:
             raise ValueError(

@@ -54,11 +54,13 @@ impl Stream {
             let (what, help) = ("is damaged".to_string(), Some("pack it again".to_string()));
             Error::from(ErrorKind::WrongFile { path: path.to_path_buf(), what, help })
         })?;
-        let settings: StreamSettings = serde_json::from_value(manifest.settings.clone())
-            .map_err(|_| refused(path, "has settings that this program does not know", "use a newer tithe"))?;
+        let settings: StreamSettings = serde_json::from_value(manifest.settings.clone()).map_err(|_| {
+            refused(path, "has settings that this program does not know", "use a newer tithe")
+        })?;
         let input = |bytes: &Vec<u8>| Input::bytes(NAME, bytes.clone());
-        let level =
-            |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|bytes| read_coreset_from(&input(bytes))).transpose();
+        let level = |bytes: &Option<Vec<u8>>| {
+            bytes.as_ref().map(|bytes| read_coreset_from(&input(bytes))).transpose()
+        };
         let content = Content {
             levels: packed.levels.iter().map(level).collect::<Result<_>>()?,
             pending: packed.pending.as_ref().map(|bytes| read_rows_from(input(bytes))).transpose()?,
