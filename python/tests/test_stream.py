@@ -329,7 +329,7 @@ def test_rows_that_cannot_be_read_are_counted(tmp_path):
     with tithe.Stream(label="y", size=100, skip_bad=1) as stream:
         with pytest.warns(tithe.TitheWarning, match="left out"):
             stream.add(tmp_path / "data.csv")
-        assert (stream.rows, stream.bad_rows) == (2000, 1) and "1 rows that could not be read" in repr(stream)
+        assert (stream.rows, stream.bad_rows) == (2000, 1) and "1 row that could not be read" in repr(stream)
 
 
 def test_a_snapshot_may_be_taken_while_rows_come(table):
@@ -404,7 +404,7 @@ def test_what_a_person_sees(table):
     with tithe.Stream(label="y", **SETTINGS) as stream:
         stream.add(table)
         assert repr(stream) == (
-            "<tithe.Stream: 20,000 rows, in memory\n  4 blocks of 4,500 in 1 coresets, and 2,000 rows of the next>"
+            "<tithe.Stream: 20,000 rows, in memory\n  4 blocks of 4,500 in 1 coreset, and 2,000 rows of the next>"
         )
         assert "<table>" in stream._repr_html_()
 
@@ -424,7 +424,14 @@ def test_merging_gives_the_command_lines_bytes(command, days, tmp_path):
         assert bytes_of(tithe.merge(parts, size=300, seed=3)) == wanted
     merged = tithe.merge(days, size=300, seed=3)
     assert merged.n_rows == 20_000 and len(merged) <= 300
-    assert len(tithe.merge(days, size=5_000)) == sum(map(len, days))
+    # Its certificate is of the last step, and says so.
+    assert merged.certificate.composed and merged.certificate.steps_kl > merged.certificate.kl
+    assert "made of 4 coresets, at most 1 step from the data" in repr(merged) and "to what it was made of" in repr(
+        merged
+    )
+    assert not days[0].certificate.composed and days[0].certificate.steps_kl is None
+    kept = tithe.merge(days, size=5_000)
+    assert len(kept) == sum(map(len, days)) and kept.certificate is None and "made of 4 coresets" in repr(kept)
     assert tithe.merge(days[:1]) == days[0]
 
 

@@ -17,7 +17,7 @@ from ._errors import InputTypeError, SettingError
 from ._options import choosing, in_model, names_of, reading, whole
 from ._posterior import Posterior
 from ._progress import Watcher
-from ._show import count, described, number, table
+from ._show import count, counted, described, number, table
 
 if TYPE_CHECKING:
     import pandas
@@ -189,11 +189,11 @@ def label_of(known: Coreset, label: str | None) -> str:
 
 @dataclass(frozen=True)
 class Certificate:
-    """How far a coreset's posterior is from the full data's."""
+    """How far a coreset's posterior is from the full data's; of one that came of others, from theirs."""
 
     #: ``"exact"``, ``"indistinguishable"``, ``"good"`` or ``"too small"``.
     verdict: str
-    #: KL from the coreset's posterior to the full data's, in nats.
+    #: KL from the coreset's posterior to the full data's (or to that of the coresets it was made of), in nats.
     kl: float
     #: The largest shift of a coefficient's mean, in posterior standard deviations.
     max_mean_shift: float = 0.0
@@ -203,13 +203,18 @@ class Certificate:
     sd_ratio_max: float = 1.0
     #: A size worth trying, where this one is too small.
     try_size: int | None = None
+    #: Whether it came of other coresets, by a stream or a merge; ``Posterior.verify`` then tells of the full data.
+    composed: bool = False
+    #: What all its steps together add to the KL, to second order; ``None`` where a step had no certificate.
+    steps_kl: float | None = None
 
     def __str__(self) -> str:
         if self.verdict == "exact":
             return "exact: the likelihood is the full data's own"
         advice = f" (try size={self.try_size})" if self.try_size else ""
+        against = " to what it was made of" if self.composed else ""
         return (
-            f"{self.verdict}{advice}: KL {number(self.kl)} nats, means shifted by at most "
+            f"{self.verdict}{advice}: KL {number(self.kl)} nats{against}, means shifted by at most "
             f"{number(self.max_mean_shift)} sd, sd ratios {number(self.sd_ratio_min)} to {number(self.sd_ratio_max)}"
         )
 
@@ -241,7 +246,10 @@ class Coreset:
 
     @property
     def certificate(self) -> Certificate | None:
-        """How far its posterior is from the full data's; ``None`` for methods that do not tell."""
+        """How far its posterior is from the full data's; ``None`` for methods that do not tell.
+
+        Of a coreset that came of others it tells of the last step alone, and of all steps to second order only.
+        """
         facts = self._facts["provenance"]
         if facts["exact"]:
             return Certificate("exact", 0.0)
@@ -262,6 +270,8 @@ class Coreset:
             sd_ratio_min=min(ratios, default=1.0),
             sd_ratio_max=max(ratios, default=1.0),
             try_size=try_size,
+            composed="composition" in facts,
+            steps_kl=facts.get("composition", {}).get("kl"),
         )
 
     @property
@@ -406,8 +416,17 @@ class Coreset:
             ("rows", f"{count(len(self))} weighted rows stand for {count(self.n_rows)}"),
             ("model", f"{count(len(self.coefficients))} coefficients; {facts['method']}, seed {facts['seed']}"),
         ]
-        certificate = self.certificate
-        lines.append(("certificate", str(certificate) if certificate else f"none: {facts['method']} gives none"))
+        certificate, composition = self.certificate, facts.get("composition")
+        if composition is not None:
+            steps = composition["kl"]
+            adds = "" if steps is None else f", which add {number(steps)} nats to second order"
+            depth = f"at most {counted(composition['depth'], 'step')} from the data"
+            made = f"{counted(composition['parts'], 'coreset')}, {depth}{adds}"
+            lines.append(("made of", f"made of {made}"))
+        if certificate is not None:
+            lines.append(("certificate", str(certificate)))
+        elif composition is None:
+            lines.append(("certificate", f"none: {facts['method']} gives none"))
         return lines
 
     def __repr__(self) -> str:

@@ -12,6 +12,11 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Write how many there are of something."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
 def number(value: float) -> str:
     """Write a number to four significant digits."""
     if not math.isfinite(value):

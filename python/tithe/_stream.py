@@ -15,7 +15,7 @@ from ._data import DataLike, Path, Vector, array_columns, is_sparse, native
 from ._errors import InputTypeError, SettingError
 from ._options import choosing, in_model, reading, whole
 from ._progress import Watcher
-from ._show import count, described, table
+from ._show import count, counted, described, table
 
 __all__ = ["Stream", "merge"]
 
@@ -255,13 +255,13 @@ class Stream:
     def _lines(self) -> list[tuple[str, str]]:
         where = "in memory" if self._state is None else f"in '{self._state}'"
         rows, blocks, pending, bad, coresets = self._told()
-        held = f"{count(blocks)} blocks of {count(self._options['block'])} in {coresets} coresets"
+        held = f"{counted(blocks, 'block')} of {count(self._options['block'])} in {counted(coresets, 'coreset')}"
         lines = [
-            ("rows", f"{count(rows)} rows, {where}" + (", closed" if self.closed else "")),
-            ("held", f"{held}, and {count(pending)} rows of the next"),
+            ("rows", f"{counted(rows, 'row')}, {where}" + (", closed" if self.closed else "")),
+            ("held", f"{held}, and {counted(pending, 'row')} of the next"),
         ]
         if bad:
-            lines.append(("left out", f"{count(bad)} rows that could not be read"))
+            lines.append(("left out", f"{counted(bad, 'row')} that could not be read"))
         return lines
 
     def __repr__(self) -> str:
