@@ -1,6 +1,7 @@
 """What comes out: frames, ArviZ, predictions, pickles, and what a notebook shows."""
 
 import pickle
+from types import SimpleNamespace
 
 import arviz
 import numpy as np
@@ -57,6 +58,19 @@ def test_plots_are_arvizs(posterior):
 
     matplotlib.use("Agg")
     assert posterior.plot("forest", var_names=["x1", "x2"]) is not None
+    with pytest.raises(tithe.SettingError, match="kind: 'cake' is not among the plots of ArviZ"):
+        posterior.plot("cake")
+
+
+def test_arviz_1_gets_its_groups_as_one_dictionary(posterior, monkeypatch):
+    # It needs a newer Python than these tests run on.
+    def from_dict(data, *, name=None, sample_dims=None):
+        return SimpleNamespace(posterior=SimpleNamespace(attrs={}), data=data)
+
+    monkeypatch.setattr(arviz, "from_dict", from_dict)
+    made = posterior.to_arviz()
+    assert list(made.data) == ["posterior", "sample_stats"] and list(made.data["posterior"]) == posterior.coefficients
+    assert made.posterior.attrs["inference_library"] == "tithe"
 
 
 def test_predictions_are_the_command_lines(command, folder, posterior, table, matrix):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from . import _native
 from ._data import DataLike, Path, Vector, array_columns, native
-from ._errors import InputTypeError
+from ._errors import InputTypeError, SettingError
 from ._options import reading, whole
 from ._progress import Watcher
 from ._show import count, described, number, table
@@ -98,23 +99,30 @@ class Posterior:
         return frame[_SUMMARY].astype(float)
 
     def to_arviz(self) -> Any:
-        """Give the draws as ArviZ has them: groups ``posterior`` and ``sample_stats``."""
+        """Give the draws as ArviZ has them: groups ``posterior`` and ``sample_stats``.
+
+        ArviZ before 1 gives an ``InferenceData``, ArviZ 1 a tree of xarray's. Its ``summary`` is equal to ours but for
+        one column: ArviZ 1 takes ``ess_tail`` at other quantiles than 5 % and 95 %.
+        """
         import arviz
 
         draws = {name: self.draws[:, :, i] for i, name in enumerate(self.coefficients)}
         attributes = {"inference_library": "tithe", "sampler": self._facts["sampler"]}
-        if hasattr(arviz, "InferenceData"):
-            made = arviz.from_dict(posterior=draws, sample_stats=self.stats)
-        else:  # ArviZ 1
-            made = arviz.from_dict({"posterior": draws, "sample_stats": self.stats})
+        groups = {"posterior": draws, "sample_stats": self.stats}
+        # ArviZ 1 takes the groups as one dictionary and gives a tree of xarray's, earlier ones take them by name.
+        by_name = "posterior" in inspect.signature(arviz.from_dict).parameters
+        made = arviz.from_dict(**groups) if by_name else arviz.from_dict(groups)
         made.posterior.attrs.update(attributes)
         return made
 
     def plot(self, kind: str = "forest", **settings: Any) -> Any:
-        """Plot with ArviZ: ``plot_<kind>`` of the draws, such as ``forest``, ``trace``, ``posterior``, ``pair``."""
+        """Plot with ArviZ: ``plot_<kind>`` of the draws, such as ``forest``, ``trace``, ``pair``, ``energy``."""
         import arviz
 
-        return getattr(arviz, f"plot_{kind}")(self.to_arviz(), **settings)
+        plot = getattr(arviz, f"plot_{kind}", None)
+        if plot is None:
+            raise SettingError(f"kind: '{kind}' is not among the plots of ArviZ {arviz.__version__}")
+        return plot(self.to_arviz(), **settings)
 
     def predict_proba(
         self, data: DataLike, *, unseen: str = "error", threads: int | None = None, progress: bool | None = None
