@@ -108,7 +108,7 @@ class Posterior:
 
         draws = {name: self.draws[:, :, i] for i, name in enumerate(self.coefficients)}
         attributes = {"inference_library": "tithe", "sampler": self._facts["sampler"]}
-        groups = {"posterior": draws, "sample_stats": self.stats}
+        groups: dict[str, Any] = {"posterior": draws, "sample_stats": self.stats}
         # ArviZ 1 takes the groups as one dictionary and gives a tree of xarray's, earlier ones take them by name.
         by_name = "posterior" in inspect.signature(arviz.from_dict).parameters
         made = arviz.from_dict(**groups) if by_name else arviz.from_dict(groups)
