@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import scipy.sparse
 
 import tithe
 
@@ -165,6 +166,42 @@ CASES = {
         TypeError,
         "structured array",
     ),
+    "a masked array": (
+        lambda: tithe.build(np.ma.masked_array(X, mask=X > 1), Y),
+        tithe.InputTypeError,
+        TypeError,
+        r"X is a masked array; X.filled\(numpy.nan\)",
+    ),
+    "a masked y": (
+        lambda: tithe.build(X, np.ma.masked_array(Y, mask=X[:, 0] > 1)),
+        tithe.InputTypeError,
+        TypeError,
+        "y is a masked array",
+    ),
+    "complex numbers in a frame": (
+        lambda: tithe.build(FRAME.assign(b=1j), label="y"),
+        tithe.InputTypeError,
+        TypeError,
+        "the data cannot be read as Arrow.*complex128",
+    ),
+    "y that is in the frame too": (
+        lambda: tithe.build(FRAME, Y),
+        tithe.ColumnError,
+        ValueError,
+        "column 'y': is in the data already; name it with label=",
+    ),
+    "two columns of one name": (
+        lambda: tithe.build(FRAME.set_axis(["a", "a", "c", "y"], axis="columns"), label="y"),
+        tithe.InputTypeError,
+        TypeError,
+        "Duplicate column names",
+    ),
+    "a sparse vector": (
+        lambda: tithe.build(scipy.sparse.csr_array(X[:, 0]), Y),
+        tithe.InputTypeError,
+        TypeError,
+        "X must be of two dimensions",
+    ),
     "1-D X": (lambda: tithe.build(X[:, 0], Y), tithe.InputTypeError, TypeError, r"two dimensions.*reshape\(-1, 1\)"),
     "2-D y": (lambda: tithe.build(X, X[:, :2]), tithe.InputTypeError, TypeError, "y must be of one dimension"),
     "X without y": (lambda: tithe.build(X), tithe.InputTypeError, TypeError, "X without y"),
@@ -198,6 +235,36 @@ CASES = {
         tithe.SettingError,
         ValueError,
         "size: must be a whole number, but is 0.5",
+    ),
+    "a size that is a truth": (
+        lambda: tithe.build(X, Y, size=True),
+        tithe.SettingError,
+        ValueError,
+        "size: must be a whole number, but is True",
+    ),
+    "an endless seed": (
+        lambda: tithe.build(X, Y, seed=2**70),
+        tithe.SettingError,
+        ValueError,
+        "seed: must be less than",
+    ),
+    "a KL in words": (
+        lambda: tithe.build(X, Y, kl="small"),
+        tithe.SettingError,
+        ValueError,
+        "kl: must be a number, but is 'small'",
+    ),
+    "a reference point without names": (
+        lambda: tithe.build(X, Y, theta_star=[0.0]),
+        tithe.SettingError,
+        ValueError,
+        "theta_star: must be a dict by coefficient",
+    ),
+    "a prior that is a number": (
+        lambda: tithe.build(X, Y, size=50).fit(prior=2),
+        tithe.SettingError,
+        ValueError,
+        "prior: must be a string, but is 2",
     ),
     "size and kl": (lambda: tithe.build(X, Y, size=10, kl=0.1), tithe.SettingError, ValueError, "only one of them"),
     "an unknown method": (

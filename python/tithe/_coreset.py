@@ -14,7 +14,7 @@ import numpy.typing as npt
 from . import _native
 from ._data import DataLike, Path, Vector, array_columns, is_sparse, native
 from ._errors import InputTypeError, SettingError
-from ._options import choosing, in_model, names_of, reading, whole
+from ._options import by_name, choosing, in_model, names_of, reading, whole, word
 from ._posterior import Posterior
 from ._progress import Watcher
 from ._show import count, counted, described, number, table
@@ -397,10 +397,10 @@ class Coreset:
         (4, 500, 11)
         """
         options = {
-            "prior": prior,
-            "intercept_prior": intercept_prior,
-            "prior_for": list((prior_for or {}).items()),
-            "sampler": sampler,
+            "prior": word("prior", prior),
+            "intercept_prior": None if intercept_prior is None else word("intercept_prior", intercept_prior),
+            "prior_for": [(name, word("prior_for", value)) for name, value in by_name("prior_for", prior_for)],
+            "sampler": word("sampler", sampler),
             "chains": whole("chains", chains),
             "draws": whole("draws", draws),
             "warmup": whole("warmup", warmup),

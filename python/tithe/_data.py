@@ -81,7 +81,7 @@ def native(
         paths = [data] if isinstance(data, (str, os.PathLike)) else data
         return _native.Data.paths([os.fspath(path) for path in paths])
     if isinstance(data, np.ndarray) or is_sparse(data):
-        kind, values = ("sparse", _compressed(data)) if is_sparse(data) else _matrix(data)
+        kind, values = _matrix(data)
         width = int(data.shape[1])
         names = default_names(width) if columns is None else [str(name) for name in columns]
         if len(names) != width:
@@ -119,8 +119,8 @@ def _refusal(data: Any) -> str:
     )
 
 
-def _matrix(data: npt.NDArray[Any]) -> tuple[str, npt.NDArray[Any]]:
-    """A NumPy array of two dimensions as the native module takes it."""
+def _matrix(data: Any) -> tuple[str, Any]:
+    """A NumPy array of two dimensions, or a sparse one, as the native module takes it."""
     if data.dtype.names is not None:
         raise InputTypeError("a structured array is not a matrix: make it a data frame, pandas.DataFrame(data)")
     if data.ndim != 2:
@@ -128,12 +128,16 @@ def _matrix(data: npt.NDArray[Any]) -> tuple[str, npt.NDArray[Any]]:
             f"X must be of two dimensions, rows by columns, but has {data.ndim}. "
             "Reshape it: X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if it is one row"
         )
-    return _usable("X", data)
+    return ("sparse", _compressed(data)) if is_sparse(data) else _usable("X", data)
 
 
 def _usable(what: str, data: npt.NDArray[Any]) -> tuple[str, npt.NDArray[Any]]:
     """An array of numbers or truths in a type and a layout that the native module reads in place."""
     kind = data.dtype.kind
+    if np.ma.is_masked(data):
+        raise InputTypeError(
+            f"{what} is a masked array; {what}.filled(numpy.nan) makes missing values of what is masked"
+        )
     if kind == "b":
         return "truths", data.view(np.uint8)
     if kind not in "iuf":
@@ -151,7 +155,10 @@ def _usable(what: str, data: npt.NDArray[Any]) -> tuple[str, npt.NDArray[Any]]:
 
 def _vector(what: str, values: Vector) -> tuple[str, Any]:
     """One column as the native module takes it: numbers, truths or words."""
-    array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+    if isinstance(values, np.ma.MaskedArray):
+        array: npt.NDArray[Any] = values
+    else:
+        array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -208,14 +215,20 @@ def _stream(data: Any, beside: list[tuple[str, str, Any]], exclude: Sequence[str
         raise NoRowsError("the data has no rows")
     try:
         capsule = data.__arrow_c_stream__()
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, NotImplementedError) as error:
         raise InputTypeError(f"the data cannot be read as Arrow: {error}") from error
     if beside and not held:
         raise InputTypeError(
             "y and weight arrays go with data that is in memory; of a stream name the columns with label= and weight="
         )
+    taken = [str(name) for name in getattr(data, "column_names", getattr(data, "columns", ()))]
     plain = []
     for name, own, column in beside:
+        if name in taken:
+            raise ColumnError(
+                f"column '{name}': is in the data already; name it with label= or weight= and give no array, "
+                "or give the array another name with label="
+            )
         if own != "text" and len(column) != len(data):
             raise ColumnError(f"column '{name}': has {len(column)} rows where the data has {len(data)}")
         plain.append((name, own, column))

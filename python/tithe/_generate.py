@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from . import _native
 from ._data import Path
-from ._options import whole
+from ._options import whole, word
 from ._progress import Watcher
 
 __all__ = ["generate"]
@@ -42,7 +42,7 @@ def generate(recipe: str, rows: int, *, seed: int = 0, path: Path | None = None,
     rows = whole("rows", rows, least=1)
     with Watcher(progress) as watcher:
         target = None if path is None else os.fspath(path)
-        made = _native.generate(recipe, rows, whole("seed", seed), target, watcher)
+        made = _native.generate(word("recipe", recipe), rows, whole("seed", seed), target, watcher)
     if made is None:
         return None
     columns, labels = made

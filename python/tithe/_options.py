@@ -27,13 +27,37 @@ def byte_count(size: int | str | None) -> int | None:
 
 def whole(name: str, value: Any, *, least: int = 0) -> int:
     """Take a whole number, or say which argument is none."""
-    try:
-        number = int(value.__index__())
-    except AttributeError:
-        raise SettingError(f"{name}: must be a whole number, but is {value!r}") from None
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
+        raise SettingError(f"{name}: must be a whole number, but is {value!r}")
+    number = int(value.__index__())
     if number < least:
         raise SettingError(f"{name}: must be at least {least}, but is {number}")
+    if number >= 2**64:
+        raise SettingError(f"{name}: must be less than 2**64, but is {number}")
     return number
+
+
+def real(name: str, value: Any) -> float:
+    """Take a number, or say which argument is none."""
+    if isinstance(value, (str, bytes, bool, np.bool_)) or not (
+        hasattr(value, "__float__") or hasattr(value, "__index__")
+    ):
+        raise SettingError(f"{name}: must be a number, but is {value!r}")
+    return float(value)
+
+
+def word(name: str, value: Any) -> str:
+    """Take a word, or say which argument is none."""
+    if not isinstance(value, str):
+        raise SettingError(f"{name}: must be a string, but is {value!r}")
+    return value
+
+
+def by_name(name: str, value: Any) -> list[tuple[Any, Any]]:
+    """Take what is given by coefficient."""
+    if value is not None and not isinstance(value, Mapping):
+        raise SettingError(f"{name}: must be a dict by coefficient, but is {value!r}")
+    return list((value or {}).items())
 
 
 def names_of(name: str, value: Iterable[str] | None) -> list[str] | None:
@@ -60,7 +84,7 @@ def reading(
 ) -> dict[str, Any]:
     """Gather the options of everything that reads data."""
     return {
-        "format": format,
+        "format": None if format is None else word("format", format),
         "header": bool(header),
         "zero_based": bool(zero_based),
         "text": names_of("text", text) or [],
@@ -91,7 +115,7 @@ def in_model(
         "intercept": bool(intercept),
         "standardize": bool(standardize),
         "max_levels": whole("max_levels", max_levels),
-        "missing": str(missing),
+        "missing": word("missing", missing),
     }
 
 
@@ -121,16 +145,16 @@ def choosing(
     """Gather how many rows to choose, and how."""
     return {
         "size": None if size is None else whole("size", size, least=1),
-        "kl": kl,
-        "epsilon": epsilon,
-        "delta": delta,
-        "constant": constant,
-        "method": method,
+        "kl": None if kl is None else real("kl", kl),
+        "epsilon": None if epsilon is None else real("epsilon", epsilon),
+        "delta": real("delta", delta),
+        "constant": real("constant", constant),
+        "method": None if method is None else word("method", method),
         "clusters": whole("clusters", clusters),
-        "radius": radius,
-        "theta_star": list((theta_star or {}).items()),
-        "centers": centers,
+        "radius": radius if isinstance(radius, str) else real("radius", radius),
+        "theta_star": [(name, real("theta_star", value)) for name, value in by_name("theta_star", theta_star)],
+        "centers": word("centers", centers),
         "collapse": bool(collapse),
-        "prior_scale": prior_scale,
+        "prior_scale": real("prior_scale", prior_scale),
         "seed": whole("seed", seed),
     }

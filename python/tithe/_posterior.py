@@ -14,7 +14,7 @@ import numpy.typing as npt
 from . import _native
 from ._data import DataLike, Path, Vector, array_columns, native
 from ._errors import InputTypeError, SettingError
-from ._options import reading, whole
+from ._options import reading, real, whole, word
 from ._progress import Watcher
 from ._show import count, described, number, table
 
@@ -153,7 +153,7 @@ class Posterior:
         ready = native(data, columns=self._array_columns(data))
         options = reading(threads=threads)
         with Watcher(progress) as watcher:
-            return self._native.predict(ready, options, float(interval), unseen, watcher)
+            return self._native.predict(ready, options, real("interval", interval), word("unseen", unseen), watcher)
 
     def _array_columns(self, data: Any) -> list[str] | None:
         features = [feature["column"] for feature in self._facts["encoding"]["features"]]

@@ -13,7 +13,7 @@ from . import _native
 from ._coreset import Coreset, coreset_of, label_of
 from ._data import DataLike, Path, Vector, array_columns, is_sparse, native
 from ._errors import InputTypeError, SettingError
-from ._options import choosing, in_model, reading, whole
+from ._options import choosing, in_model, reading, whole, word
 from ._progress import Watcher
 from ._show import count, counted, described, table
 
@@ -134,7 +134,7 @@ class Stream:
             **reading(format, header, zero_based, text, threads),
             "block": whole("block", block, least=1),
             "warmup_rows": None if warmup_rows is None else whole("warmup_rows", warmup_rows, least=1),
-            "unseen": str(unseen),
+            "unseen": word("unseen", unseen),
             "skip_bad": None if skip_bad is None else whole("skip_bad", skip_bad),
             "replay": bool(replay),
         }
