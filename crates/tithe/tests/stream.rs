@@ -6,6 +6,7 @@ use tithe::build::BuildSettings;
 use tithe::certify::{CertifySettings, certify};
 use tithe::coreset::{Coreset, Method};
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
+use tithe::files::coreset_bytes;
 use tithe::generate::Recipe;
 use tithe::merge::merge;
 use tithe::progress::Silent;
@@ -15,6 +16,7 @@ use tithe::selection::Size;
 use tithe::sensitivity::Radius;
 use tithe::source::memory::Columns;
 use tithe::stream::tree::{Reference, Rows, Tree, TreeSettings};
+use tithe::stream::{Stream, StreamSettings};
 use tithe::survey::EncodingSettings;
 use tithe::table::{Roles, Table};
 
@@ -123,6 +125,45 @@ fn a_block_that_cannot_be_used_changes_nothing() {
     // The row is told as the stream counts it.
     assert!(error.contains("1 infinite, the first in row 7124"), "{error}");
     assert_eq!((tree.blocks(), weights(&tree)), before);
+}
+
+/// A stream in memory, packed and unpacked on the way, is the one with a state on disk; a clone goes its own way.
+#[test]
+fn a_stream_in_memory_is_the_one_on_disk() {
+    let columns: Table2 = Recipe::Mixture.data(Seed(2), 5_500).columns();
+    let source = Columns::new(columns.clone()).expect("columns");
+    let settings = StreamSettings {
+        build: settings(Method::Calibrated, 100, 1),
+        block: 1_000,
+        warmup_rows: 1_000,
+        ..StreamSettings::default()
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut on_disk = Stream::open(folder.path(), &settings, Some(1)).expect("a state");
+    on_disk.save_only_when_told();
+    let mut in_memory = Stream::in_memory(&settings, Some(1)).expect("a stream");
+    let mut before = None;
+    for start in (0..5_500).step_by(1_100) {
+        for stream in [&mut on_disk, &mut in_memory] {
+            stream.take_columns(&source, &roles()).expect("its columns");
+            stream.push(rows(&columns, start..start + 1_100).segment, &Silent).expect("taken in");
+        }
+        if start == 2_200 {
+            let packed = in_memory.pack().expect("packed");
+            in_memory = Stream::unpack(&packed, Some(1)).expect("unpacked");
+            assert_eq!(in_memory.pack().expect("packed"), packed);
+            before = Some(in_memory.clone());
+        }
+    }
+    let bytes =
+        |stream: &Stream| coreset_bytes(&stream.snapshot(&Silent).expect("a snapshot")).expect("bytes");
+    assert_eq!(bytes(&in_memory), bytes(&on_disk));
+    assert_eq!(before.expect("a clone").progress().rows, 3_300);
+    // Nothing is on disk before it is told to save.
+    let there = || std::fs::exists(folder.path().join("manifest.json")).expect("readable");
+    assert!(!there());
+    on_disk.save().expect("saved");
+    assert!(there());
 }
 
 /// Observation 2 of the paper: after L steps the error is at most `(1+ε)^L − 1`. By the theorem a step may fail with probability
