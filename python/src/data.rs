@@ -55,6 +55,13 @@ impl Data {
         Data(Arc::new(Kind::Paths { names, found: OnceLock::new() }))
     }
 
+    /// The files that paths, globs and directories stand for.
+    fn files(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let Kind::Paths { names, .. } = &*self.0 else { return Ok(Vec::new()) };
+        let inputs = find_inputs(names, 0).map_err(|error| to_python(py, &error))?;
+        Ok(inputs.iter().map(|input| input.path().display().to_string()).collect())
+    }
+
     /// Named arrays side by side: `(names, kind, array)`, the kind one of `numbers`, `truths`, `sparse`, `text`. Sparse rows
     /// are `(indptr, indices, data, columns)`, text is a list of words and `None`.
     #[staticmethod]

@@ -132,11 +132,73 @@ def build(
     ready = native(
         data, y, weight=beside, label=label, weight_name=weight_name or "weight", columns=columns, exclude=names
     )
-    options: dict[str, Any] = {
+    options = build_options(
+        label=label,
+        weight=weight_name,
+        features=features,
+        exclude=names,
+        positive=positive,
+        intercept=intercept,
+        standardize=standardize,
+        max_levels=max_levels,
+        missing=missing,
+        size=size,
+        kl=kl,
+        epsilon=epsilon,
+        delta=delta,
+        constant=constant,
+        method=method,
+        clusters=clusters,
+        radius=radius,
+        theta_star=theta_star,
+        centers=centers,
+        collapse=collapse,
+        prior_scale=prior_scale,
+        seed=seed,
+        format=format,
+        header=header,
+        zero_based=zero_based,
+        text=text,
+        threads=threads,
+        memory=memory,
+        block_rows=block_rows,
+    )
+    with Watcher(progress) as watcher:
+        return Coreset(_native.build(ready, options, watcher))
+
+
+def build_options(
+    *,
+    label: str | None = None,
+    weight: str | None = None,
+    features: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+    positive: object = None,
+    intercept: bool = True,
+    standardize: bool = True,
+    max_levels: int = 100,
+    missing: str = "error",
+    size: int | None = None,
+    kl: float | None = None,
+    epsilon: float | None = None,
+    delta: float = 0.05,
+    constant: float = 4.0,
+    method: str | None = None,
+    clusters: int = 6,
+    radius: float | str = "auto:3",
+    theta_star: Mapping[str, float] | None = None,
+    centers: str = "exact",
+    collapse: bool = True,
+    prior_scale: float = 2.0,
+    seed: int = 0,
+    **how: Any,
+) -> dict[str, Any]:
+    """Gather what a build depends on, wherever its rows are, as the native module takes it."""
+    return {
         "label": label,
-        "weight": weight_name,
+        "weight": weight,
         "features": names_of("features", features),
-        "exclude": names,
+        "exclude": names_of("exclude", exclude) or [],
         "positive": _positive(positive),
         "intercept": bool(intercept),
         "standardize": bool(standardize),
@@ -155,10 +217,7 @@ def build(
         "collapse": bool(collapse),
         "prior_scale": prior_scale,
         "seed": whole("seed", seed),
-    }
-    options |= reading(format, header, zero_based, text, threads, memory, block_rows)
-    with Watcher(progress) as watcher:
-        return Coreset(_native.build(ready, options, watcher))
+    } | reading(**how)
 
 
 def _positive(value: object) -> str | None:

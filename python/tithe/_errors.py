@@ -58,6 +58,10 @@ class OtherDataError(TitheError, ValueError):
     """Data that is not what a posterior was made from."""
 
 
+class ClusterError(TitheError, RuntimeError):
+    """Work on other machines that cannot be used."""
+
+
 class NumericalError(TitheError, ArithmeticError):
     """A computation that did not reach a usable answer."""
 

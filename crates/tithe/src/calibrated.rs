@@ -1,6 +1,9 @@
 //! The driver of calibration: from sensitivity bounds to weights whose posterior is practically the full data's.
 
+use std::borrow::Cow;
+
 use faer::Mat;
+use serde::{Deserialize, Serialize};
 
 use crate::block::{Block, RowSet};
 use crate::build::{
@@ -102,7 +105,14 @@ pub(crate) fn calibrated(
         // Candidates: the winners of one race by sensitivity and of one by the size of the local features.
         let capacity = place.pool_capacity(size, encoding.dim());
         let pooling =
-            Pooling { encoding, bound: &bound, map: &full.map, capacity, totals, seed: settings.seed };
+            Pooling {
+                encoding: Cow::Borrowed(encoding),
+                bound: Cow::Borrowed(&bound),
+                map: Cow::Borrowed(&full.map),
+                capacity,
+                totals,
+                seed: settings.seed,
+            };
         let pooled = run(engine, &pooling)?;
         facts.mean_bound = Some(pooled.shares);
         let pool = pooled.race.finish();
@@ -125,7 +135,7 @@ pub(crate) fn calibrated(
     };
 
     // The chosen rows in the user's own units.
-    let rows = RowSet::concat(run(engine, &Fetching { positions: &chosen.positions })?);
+    let rows = RowSet::concat(run(engine, &Fetching { positions: (&chosen.positions).into() })?);
     clock.lap("rows");
     let calibration = CalibrationFacts {
         certificate: chosen.certificate,
@@ -281,7 +291,7 @@ fn pool_points(pool: &Pool, rows: &[usize], weights: &[f64]) -> Points {
 }
 
 /// Estimates of `Σ s_n` and `Σ w_n‖F_n‖` from the pilot.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 struct Totals {
     shares: f64,
     norms: f64,
@@ -307,23 +317,25 @@ impl Totals {
 }
 
 /// The pass that races the rows for a place in the pool.
-struct Pooling<'a> {
-    encoding: &'a Encoding,
-    bound: &'a Bound,
-    map: &'a LocalMap,
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Pooling<'a> {
+    encoding: Cow<'a, Encoding>,
+    bound: Cow<'a, Bound>,
+    map: Cow<'a, LocalMap>,
     capacity: usize,
     totals: Totals,
     seed: Seed,
 }
 
 /// What the pass found, for some blocks.
-struct Pooled {
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Pooled {
     race: Race,
     /// `Σ s_n`.
     shares: f64,
 }
 
-struct PoolingWorker {
+pub(crate) struct PoolingWorker {
     scratch: Scratch,
     directions: Vec<Lane>,
 }
@@ -343,7 +355,7 @@ impl Pass for Pooling<'_> {
     fn visit(&self, worker: &mut PoolingWorker, block: &Block) -> Result<Pooled> {
         let encoder = self.encoding.encoder(block)?;
         let mut race = Race::with_totals(self.capacity, self.totals.shares, self.totals.norms);
-        let mut rng = self.seed.stream(Purpose::Pool, block.index);
+        let mut rng = self.seed.stream(Purpose::Pool, block.stream);
         let (mut shares, mut total) = (Lane::ZERO, 0.0);
         for t in 0..encoder.tiles() {
             let tile = encoder.tile(t, &mut worker.scratch);
@@ -359,11 +371,16 @@ impl Pass for Pooling<'_> {
         state.race.merge(next.race);
         state.shares += next.shares;
     }
+
+    fn relocate(&self, state: &mut Pooled, place: &dyn Fn(u64) -> u64) {
+        state.race.relocate(place);
+    }
 }
 
 /// The pass that brings rows by their positions, which ascend.
-struct Fetching<'a> {
-    positions: &'a [u64],
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Fetching<'a> {
+    positions: Cow<'a, [u64]>,
 }
 
 impl Pass for Fetching<'_> {
@@ -387,5 +404,9 @@ impl Pass for Fetching<'_> {
 
     fn merge(&self, state: &mut Vec<RowSet>, next: Vec<RowSet>) {
         state.extend(next);
+    }
+
+    fn relocate(&self, state: &mut Vec<RowSet>, place: &dyn Fn(u64) -> u64) {
+        state.iter_mut().for_each(|rows| rows.relocate(place));
     }
 }

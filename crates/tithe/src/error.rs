@@ -144,6 +144,14 @@ pub enum ErrorKind {
         /// How it differs.
         what: String,
     },
+    /// Work on other machines that cannot be used.
+    #[error("{what}")]
+    Cluster {
+        /// What happened there.
+        what: String,
+        /// What to do.
+        help: Option<String>,
+    },
     /// A computation that did not reach a usable answer.
     #[error("{what}")]
     Numerical {
@@ -179,6 +187,7 @@ impl Error {
             | ErrorKind::Column { help, .. }
             | ErrorKind::WrongFile { help, .. }
             | ErrorKind::State { help, .. }
+            | ErrorKind::Cluster { help, .. }
             | ErrorKind::Numerical { help, .. } => help.clone(),
             ErrorKind::SchemaMismatch { .. } => Some(
                 "part files must have the same columns, in the same order, of the same kind"

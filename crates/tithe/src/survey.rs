@@ -47,15 +47,18 @@ impl Default for EncodingSettings {
 }
 
 /// The pass.
-struct Survey<'a> {
-    table: &'a Table,
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Survey {
+    /// How many of the columns are features.
+    features: usize,
     max_levels: usize,
     slots: usize,
     seed: Seed,
 }
 
 /// What the pass found, for some blocks.
-struct Found {
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Found {
     rows_read: u64,
     rows: u64,
     columns: Vec<ColumnFound>,
@@ -63,7 +66,7 @@ struct Found {
     fingerprint: Fingerprint,
 }
 
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct ColumnFound {
     flaws: Flaws,
     moments: Moments,
@@ -73,7 +76,7 @@ struct ColumnFound {
 }
 
 /// Values that cannot be computed with.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct Flaws {
     missing: u64,
     infinite: u64,
@@ -82,7 +85,7 @@ struct Flaws {
 }
 
 /// Weighted mass, mean and sum of squared deviations.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
 struct Moments {
     mass: f64,
     mean: f64,
@@ -90,14 +93,14 @@ struct Moments {
 }
 
 /// Weighted mass of each level, while there are not too many.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct Levels {
     mass: BTreeMap<String, f64>,
     too_many: bool,
 }
 
 /// The distinct numbers of the label and how often they occur; more than two are too many, so few are kept.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct Numbers(Vec<(f64, u64)>);
 
 const NUMBERS_KEPT: usize = 4;
@@ -133,7 +136,8 @@ pub fn survey(
     seed: Seed,
 ) -> Result<Learnt> {
     let table = engine.table();
-    let pass = Survey { table, max_levels: settings.max_levels, slots: 1000 * clusters, seed };
+    let features = table.features().len();
+    let pass = Survey { features, max_levels: settings.max_levels, slots: 1000 * clusters, seed };
     let found = engine.run(&pass)?.ok_or_else(|| no_rows(nothing_in(table)))?;
     check(table, &found, missing)?;
     let (encoding, warnings) = match &settings.known {
@@ -175,7 +179,7 @@ fn nothing_in(table: &Table) -> String {
     }
 }
 
-impl Pass for Survey<'_> {
+impl Pass for Survey {
     const NAME: &'static str = "learning the columns";
     type State = Found;
     type Worker = Racer;
@@ -185,7 +189,7 @@ impl Pass for Survey<'_> {
     }
 
     fn visit(&self, racer: &mut Racer, block: &Block) -> Result<Found> {
-        let features = self.table.features().len();
+        let features = self.features;
         let weights = match block.columns.get(features + 1) {
             Some(Column::Number(weights)) => Some(&weights[..]),
             _ => None,
@@ -216,7 +220,7 @@ impl Pass for Survey<'_> {
                 }
             })
             .collect();
-        let mut rng = self.seed.stream(Purpose::ClusteringRows, block.index);
+        let mut rng = self.seed.stream(Purpose::ClusteringRows, block.stream);
         let picks = match weights {
             None => racer.race_alike(block, &mut rng),
             // A weight that is not one is reported by `check`; it must not spoil the race before that.
@@ -241,12 +245,20 @@ impl Pass for Survey<'_> {
             ours.not_positive = ours.not_positive.or(theirs.not_positive);
         }
     }
+
+    fn relocate(&self, found: &mut Found, place: &dyn Fn(u64) -> u64) {
+        found.picks.relocate(place);
+        for column in &mut found.columns {
+            column.flaws.first = column.flaws.first.map(place);
+            column.not_positive = column.not_positive.map(|(position, value)| (place(position), value));
+        }
+    }
 }
 
-impl Survey<'_> {
+impl Survey {
     /// How many levels of a column are kept: of a feature as many as it may have, of the label a few.
     fn levels_kept(&self, column: usize) -> usize {
-        if column < self.table.features().len() { self.max_levels } else { NUMBERS_KEPT }
+        if column < self.features { self.max_levels } else { NUMBERS_KEPT }
     }
 
     fn text(

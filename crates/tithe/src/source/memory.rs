@@ -206,10 +206,10 @@ impl Scan for BatchesScan {
     }
 }
 
-struct BatchUnit {
-    batch: RecordBatch,
-    projection: Arc<Projection>,
-    first_row: u64,
+pub(super) struct BatchUnit {
+    pub batch: RecordBatch,
+    pub projection: Arc<Projection>,
+    pub first_row: u64,
 }
 
 impl Unit for BatchUnit {
