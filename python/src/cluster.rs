@@ -113,7 +113,7 @@ pub fn build_elsewhere(
         let settings = building.settings(&roles)?;
         let missing = roles.missing()?;
         let table = columns(&opener, &reading, &roles, watch)?;
-        let engine = ClusterEngine::new(&on_thread, table, missing, reading.block_rows, watch);
+        let engine = ClusterEngine::new(&on_thread, table, missing, reading.block_rows, watch)?;
         build_on(&engine, missing, &settings)
     });
     Ok(Coreset(Arc::new(built.map_err(|stopped| runner.reason(stopped))?.coreset)))
@@ -135,7 +135,7 @@ pub fn verify_elsewhere<'py>(
     let on_thread = runner.clone();
     let found = run(watcher, move |watch| {
         let table = known_columns(&opener, &reading, &fit, watch)?;
-        let engine = ClusterEngine::new(&on_thread, table, fit.basis.missing(), reading.block_rows, watch);
+        let engine = ClusterEngine::new(&on_thread, table, fit.basis.missing(), reading.block_rows, watch)?;
         verify_against(&engine, &fit, &VerifySettings { draws, force })
     });
     Ok(verified(watcher.py(), &found.map_err(|stopped| runner.reason(stopped))?))

@@ -18,6 +18,7 @@ pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
         ErrorKind::NoRows { .. } => "NoRowsError",
         ErrorKind::Setting { .. } => "SettingError",
         ErrorKind::WrongFile { .. } => "WrongFileError",
+        ErrorKind::Changed { .. } => "ChangedError",
         ErrorKind::Cluster { .. } => "ClusterError",
         ErrorKind::OtherData { .. } => "OtherDataError",
         ErrorKind::Numerical { .. } => "NumericalError",

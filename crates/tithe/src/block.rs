@@ -125,6 +125,19 @@ impl Column {
         }
     }
 
+    /// The value of a row in words.
+    pub(crate) fn show(&self, row: usize) -> String {
+        match self {
+            Column::Number(values) if values[row].to_bits() == INEXACT.to_bits() => "beyond 2^53".to_string(),
+            Column::Number(values) if values[row].is_nan() => "missing".to_string(),
+            Column::Number(values) => values[row].to_string(),
+            Column::Text { codes, levels } => match levels.get(codes[row] as usize) {
+                Some(level) => format!("'{level}'"),
+                None => "missing".to_string(),
+            },
+        }
+    }
+
     /// True if the value of that row is one to compute with.
     fn is_usable(&self, row: usize) -> bool {
         match self {

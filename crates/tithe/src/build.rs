@@ -199,8 +199,7 @@ fn algorithm_1(
     let draws = match settings.size {
         Size::Rows(rows) => rows as u64,
         Size::Guarantee { epsilon, delta, constant } => {
-            let total =
-                run(engine, &selecting(0))?.total;
+            let total = run(engine, &selecting(0))?.total;
             clock.lap("bounds");
             facts.mean_bound = Some(total);
             guaranteed_size(total, encoding.dim(), epsilon, delta, constant)
@@ -243,7 +242,10 @@ pub(crate) fn sensitivity_bounds(
 
     // The distinct rows come with it, for data of few has an exact coreset.
     let most_distinct = most_distinct(learnt, settings);
-    let mut grouped = run(engine, &Grouping { encoding: Cow::Borrowed(encoding), centers: Cow::Borrowed(&centers), most_distinct })?;
+    let mut grouped = run(
+        engine,
+        &Grouping { encoding: Cow::Borrowed(encoding), centers: Cow::Borrowed(&centers), most_distinct },
+    )?;
     let distinct = grouped.distinct.take();
     let groups = grouped.groups(&centers);
     clock.lap("grouping");
@@ -303,8 +305,15 @@ fn select_uniformly(
     if let Some(why) = too_small_for_a_coreset(learnt.rows, draws, settings.size) {
         return keep_all(engine, learnt, None, why, clock);
     }
-    let slots =
-        run(engine, &Selecting { encoding: Cow::Borrowed(encoding), shares: Shares::Weights, slots: rows, seed: settings.seed })?;
+    let slots = run(
+        engine,
+        &Selecting {
+            encoding: Cow::Borrowed(encoding),
+            shares: Shares::Weights,
+            slots: rows,
+            seed: settings.seed,
+        },
+    )?;
     clock.lap("selection");
     weighed(encoding, slots, draws, None)
 }

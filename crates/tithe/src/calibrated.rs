@@ -14,7 +14,7 @@ use crate::calibration::features::{LocalMap, LocalSum};
 use crate::calibration::pool::{Pool, Race};
 use crate::calibration::{CalibrationSettings, calibrate, pool_capacity};
 use crate::collapse::Distinct;
-use crate::coreset::CalibrationFacts;
+use crate::coreset::{CalibrationFacts, points};
 use crate::encoding::{Encoding, Scratch};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -101,18 +101,17 @@ pub(crate) fn calibrated(
         rest,
     };
 
-    let chosen = loop {
+    let (pool, chosen) = loop {
         // Candidates: the winners of one race by sensitivity and of one by the size of the local features.
         let capacity = place.pool_capacity(size, encoding.dim());
-        let pooling =
-            Pooling {
-                encoding: Cow::Borrowed(encoding),
-                bound: Cow::Borrowed(&bound),
-                map: Cow::Borrowed(&full.map),
-                capacity,
-                totals,
-                seed: settings.seed,
-            };
+        let pooling = Pooling {
+            encoding: Cow::Borrowed(encoding),
+            bound: Cow::Borrowed(&bound),
+            map: Cow::Borrowed(&full.map),
+            capacity,
+            totals,
+            seed: settings.seed,
+        };
         let pooled = run(engine, &pooling)?;
         facts.mean_bound = Some(pooled.shares);
         let pool = pooled.race.finish();
@@ -120,7 +119,7 @@ pub(crate) fn calibrated(
         let chosen = choose(&pool, &full, size, settings.seed, &place.calibration())?;
         clock.lap("calibration");
         if settings.size == Size::Rows(size) || chosen.certificate.meets(target_kl) {
-            break chosen;
+            break (pool, chosen);
         }
         if size >= most {
             return Err(not_met(target_kl, size, &chosen.certificate));
@@ -136,6 +135,7 @@ pub(crate) fn calibrated(
 
     // The chosen rows in the user's own units.
     let rows = RowSet::concat(run(engine, &Fetching { positions: (&chosen.positions).into() })?);
+    check_places(encoding, &pool, &rows)?;
     clock.lap("rows");
     let calibration = CalibrationFacts {
         certificate: chosen.certificate,
@@ -153,6 +153,21 @@ pub(crate) fn calibrated(
         calibration: Some(calibration),
         warning: None,
     })
+}
+
+/// Refuses rows that are not what stood at their places when they were chosen.
+fn check_places(encoding: &Encoding, pool: &Pool, rows: &RowSet) -> Result<()> {
+    let points = points(encoding, rows)?;
+    let mut z = vec![0.0; encoding.dim()];
+    let places = points.tiles().flat_map(|tile| (0..tile.len).map(move |r| (tile, r)));
+    for ((tile, r), position) in places.zip(&rows.positions) {
+        tile.copy_row(r, &mut z);
+        let at = pool.candidates.partition_point(|candidate| candidate.position < *position);
+        if pool.candidates.get(at).is_none_or(|candidate| candidate.z != z) {
+            return Err(ErrorKind::Changed { what: format!("another row stands at {}", position + 1) }.into());
+        }
+    }
+    Ok(())
 }
 
 fn not_met(target: f64, size: usize, best: &Certificate) -> Error {

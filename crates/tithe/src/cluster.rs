@@ -88,10 +88,12 @@ impl<'a, C: Cluster> ClusterEngine<'a, C> {
         missing: Missing,
         block_rows: Option<usize>,
         observer: &'a dyn Observer,
-    ) -> ClusterEngine<'a, C> {
+    ) -> Result<ClusterEngine<'a, C>> {
+        // Columns that cannot be used are refused before anything is sent.
+        table.source().scan(table.positions())?;
         let block_rows = block_rows.unwrap_or_else(|| default_block_rows(table.fields().len()));
         let (passes, sizes) = (AtomicUsize::new(0), OnceLock::new());
-        ClusterEngine { cluster, table, missing, block_rows, passes, sizes, observer }
+        Ok(ClusterEngine { cluster, table, missing, block_rows, passes, sizes, observer })
     }
 
     fn task<P: Pass>(&self, pass: &P) -> Result<Vec<u8>> {
@@ -154,11 +156,6 @@ impl<C: Cluster> Engine for ClusterEngine<'_, C> {
     fn observer(&self) -> &dyn Observer {
         self.observer
     }
-}
-
-/// The names of the columns that a task reads.
-pub fn columns_of(table: &Table) -> Vec<&str> {
-    table.fields().iter().map(|field| field.name.as_str()).collect()
 }
 
 /// Does a task on one partition, whose rows `open` gives; the argument is the columns to be read as text.
@@ -290,8 +287,7 @@ fn same_sizes(then: &[(u64, u64)], now: &[(u64, u64)]) -> Result<()> {
         }
         _ => format!("there were {} partitions, and now there are {}", then.len(), now.len()),
     };
-    let help = "write the data to a table first, or persist it, so that each pass sees the same rows in the same order";
-    Err(cluster_error(format!("the data changed between two passes: {change}"), Some(help.to_string())))
+    Err(ErrorKind::Changed { what: change }.into())
 }
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -212,7 +212,9 @@ pub fn score(engine: &impl Engine, fit: &Fit, most: usize) -> Result<Scores> {
     let all: Vec<&[f64]> = fit.draws.rows().collect();
     let theta: Vec<Vec<f64>> =
         (0..wanted).map(|s| fit.encoding.from_user_scale(all[s * count / wanted])).collect();
-    let sums = engine.run(&Scoring { encoding: Cow::Borrowed(&fit.encoding), theta: (&theta).into() })?.unwrap_or_default();
+    let sums = engine
+        .run(&Scoring { encoding: Cow::Borrowed(&fit.encoding), theta: (&theta).into() })?
+        .unwrap_or_default();
     if sums.rows == 0 {
         return Err(ErrorKind::NoRows { what: "there are no rows to score".to_string() }.into());
     }

@@ -144,6 +144,12 @@ pub enum ErrorKind {
         /// How it differs.
         what: String,
     },
+    /// Data that is not the same each time it is read.
+    #[error("the data changed between two passes: {what}")]
+    Changed {
+        /// How.
+        what: String,
+    },
     /// Work on other machines that cannot be used.
     #[error("{what}")]
     Cluster {
@@ -200,6 +206,10 @@ impl Error {
             ErrorKind::UnknownColumn { available, .. } => Some(columns_there_are(available)),
             ErrorKind::OtherData { .. } => Some(
                 "name the same data, in any order and format, with the same reading flags; or go on all the same with --force"
+                    .to_string(),
+            ),
+            ErrorKind::Changed { .. } => Some(
+                "write it to a file or a table first, or persist it: each pass must see the same rows in the same order"
                     .to_string(),
             ),
             ErrorKind::Missing { .. } => Some(

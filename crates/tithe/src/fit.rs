@@ -295,7 +295,9 @@ fn all_points(engine: &impl Engine, learnt: &Learnt, memory: u64) -> Result<Poin
         }
         .into());
     }
-    Ok(engine.run(&Gathering { encoding: Cow::Borrowed(&learnt.encoding) })?.unwrap_or_else(|| Points::new(dim)))
+    Ok(engine
+        .run(&Gathering { encoding: Cow::Borrowed(&learnt.encoding) })?
+        .unwrap_or_else(|| Points::new(dim)))
 }
 
 /// Encodes all rows and keeps them.

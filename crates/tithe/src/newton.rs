@@ -174,7 +174,8 @@ impl Pass for Looking<'_> {
         for t in 0..encoder.tiles() {
             let tile = encoder.tile(t, scratch);
             sums.add_tile(&tile, &self.theta);
-            if let (Some(guides), Some(race), Some(rng)) = (self.guides.as_deref(), &mut look.race, &mut rng) {
+            if let (Some(guides), Some(race), Some(rng)) = (self.guides.as_deref(), &mut look.race, &mut rng)
+            {
                 let norms = guides.map.norms(&tile, directions);
                 let mut leverages = norms;
                 leverages.iter_mut().zip(tile.w.iter()).for_each(|(norm, w)| *norm = w * norm.powi(2));

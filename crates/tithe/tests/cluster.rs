@@ -20,13 +20,19 @@ use tithe::source::partition::Passing;
 use tithe::table::{Roles, Table};
 use tithe::verify::{VerifySettings, verify};
 
+#[derive(Clone, Copy)]
+enum Change {
+    LosesARow,
+    IsReversed,
+}
+
 /// A cluster in this process: each task is done twice and out of order, as when machines fail.
 struct Here {
     partitions: Vec<RecordBatch>,
     joined: Option<usize>,
     runs: AtomicUsize,
-    /// Leaves out the last row of the first partition from this run on.
-    changes: Option<usize>,
+    /// Changes the first partition from this run on.
+    changes: Option<(usize, Change)>,
 }
 
 impl Here {
@@ -39,14 +45,18 @@ impl Here {
         if batch.num_rows() == 0 {
             return empty_outcome(number as u64);
         }
-        if number == 0 && self.changes.is_some_and(|from| run >= from) {
+        let change = self.changes.filter(|(from, _)| number == 0 && run >= *from).map(|(_, change)| change);
+        if let Some(Change::LosesARow) = change {
             batch = batch.slice(0, batch.num_rows() - 1);
         }
-        // Batches of a thousand rows: blocks are put together from them.
-        let pieces: Vec<_> = (0..batch.num_rows())
-            .step_by(1000)
-            .map(|at| Ok(batch.slice(at, 1000.min(batch.num_rows() - at))))
+        // Batches of a hundred rows: blocks are put together from them.
+        let mut pieces: Vec<_> = (0..batch.num_rows())
+            .step_by(100)
+            .map(|at| Ok(batch.slice(at, 100.min(batch.num_rows() - at))))
             .collect();
+        if let Some(Change::IsReversed) = change {
+            pieces.reverse();
+        }
         do_task(task, number as u64, |text| {
             let mut rows = Passing::new(Box::new(RecordBatchIterator::new(pieces, batch.schema())))?;
             text.iter().try_for_each(|name| rows.read_as_text(name))?;
@@ -105,7 +115,7 @@ fn settings(method: Method) -> BuildSettings {
 }
 
 fn built_here(here: &Here, all: &RecordBatch, block_rows: usize, method: Method) -> Result<Vec<u8>> {
-    let engine = ClusterEngine::new(here, table(all), Missing::Error, Some(block_rows), &Silent);
+    let engine = ClusterEngine::new(here, table(all), Missing::Error, Some(block_rows), &Silent)?;
     coreset_bytes(&build_on(&engine, Missing::Error, &settings(method))?.coreset)
 }
 
@@ -130,7 +140,8 @@ fn partitions_that_are_blocks_give_the_bytes_of_one_machine() {
 fn partitions_of_many_blocks_and_of_none_agree_with_one_machine() {
     let all = data(20_000);
     let here = Here::new(split(&all, &[0, 9500, 0, 500, 9999, 1, 0]));
-    let engine = ClusterEngine::new(&here, table(&all), Missing::Error, Some(1000), &Silent);
+    let engine =
+        ClusterEngine::new(&here, table(&all), Missing::Error, Some(1000), &Silent).expect("an engine");
     let built = build_on(&engine, Missing::Error, &settings(Method::Calibrated)).expect("a coreset").coreset;
     assert_eq!(built.provenance.rows, 20_000);
     let certificate = built.provenance.calibration.as_ref().expect("a certificate");
@@ -146,7 +157,7 @@ fn partitions_of_many_blocks_and_of_none_agree_with_one_machine() {
     // The same rows are recognised, however they are split.
     let fit = fit_coreset(&built, &FitSettings::default(), &Silent).expect("a fit");
     let other = Here::new(split(&all, &[15_000, 5000]));
-    let engine = ClusterEngine::new(&other, table(&all), Missing::Error, None, &Silent);
+    let engine = ClusterEngine::new(&other, table(&all), Missing::Error, None, &Silent).expect("an engine");
     let found = verify(&engine, &fit, &VerifySettings { draws: 50, force: false }).expect("a check");
     assert!(found.same_data && found.kl < 0.01, "{}", found.kl);
 }
@@ -159,7 +170,8 @@ fn joined_outcomes_give_the_same_choice_of_rows() {
     let alone = Here::new(split(&all, &sizes));
     let joined = Here { joined: Some(3), ..Here::new(split(&all, &sizes)) };
     let rows = |here: &Here| {
-        let engine = ClusterEngine::new(here, table(&all), Missing::Error, Some(600), &Silent);
+        let engine =
+            ClusterEngine::new(here, table(&all), Missing::Error, Some(600), &Silent).expect("an engine");
         let built = build_on(&engine, Missing::Error, &settings(Method::Uniform)).expect("a coreset");
         built.coreset.rows.positions
     };
@@ -169,9 +181,19 @@ fn joined_outcomes_give_the_same_choice_of_rows() {
 #[test]
 fn data_that_changes_between_passes_is_refused() {
     let all = data(5000);
-    let here = Here { changes: Some(2), ..Here::new(split(&all, &[2500, 2500])) };
-    let error = built_here(&here, &all, 1000, Method::Calibrated).expect_err("other rows");
-    assert!(matches!(error.kind(), ErrorKind::Cluster { .. }), "{error}");
-    assert!(error.to_string().contains("partition 0 had 2500 rows, and now has 2499"), "{error}");
-    assert!(error.help().is_some_and(|help| help.contains("persist")));
+    let changed = |from, change| {
+        let here = Here { changes: Some((from, change)), ..Here::new(split(&all, &[2500, 2500])) };
+        let error = built_here(&here, &all, 1000, Method::Calibrated).expect_err("other rows");
+        assert!(matches!(error.kind(), ErrorKind::Changed { .. }), "{error}");
+        assert!(error.help().is_some_and(|help| help.contains("persist")));
+        error.to_string()
+    };
+    let lost = changed(2, Change::LosesARow);
+    assert!(lost.contains("partition 0 had 2500 rows, and now has 2499"), "{lost}");
+    // The last pass brings the rows themselves.
+    let passes = Here::new(split(&all, &[2500, 2500]));
+    built_here(&passes, &all, 1000, Method::Calibrated).expect("a coreset");
+    let last = passes.runs.load(Ordering::Relaxed) - 1;
+    let moved = changed(last, Change::IsReversed);
+    assert!(moved.contains("another row stands at"), "{moved}");
 }
