@@ -38,7 +38,6 @@ class Standalone:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(self.folder / "scratch"),
             "SPARK_DAEMON_MEMORY": "256m",
-            "PYSPARK_PYTHON": sys.executable,
         }
         with (self.folder / f"{name}.log").open("wb") as log:
             command = [str(home / "bin/spark-class"), main, "--host", "127.0.0.1", "--webui-port", "0", *words]
@@ -75,13 +74,14 @@ class Standalone:
 
     def session(self, **settings: str) -> SparkSession:
         """Start a session on the cluster."""
+        # The driver tells the executors which Python to run.
+        os.environ["PYSPARK_PYTHON"] = sys.executable
         builder = SparkSession.builder.master(self.url).appName("tithe")
         standard = {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executor.memory": "600m",
             "spark.local.dir": str(self.folder / "scratch"),
-            "spark.pyspark.python": sys.executable,
             "spark.sql.shuffle.partitions": "2",
             "spark.ui.enabled": "false",
         }

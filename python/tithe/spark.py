@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from . import _native
 from ._coreset import Coreset, build_options
 from ._data import Path, is_path, native, reading, whole
-from ._errors import ColumnError, InputTypeError, NoRowsError, SettingError, TitheError
+from ._errors import ClusterError, ColumnError, InputTypeError, NoRowsError, SettingError, TitheError
 from ._posterior import Posterior, Verification, verification
 from ._progress import Watcher
 
@@ -129,7 +129,7 @@ class _Table:
         self._persist = persist
         if hasattr(data, "mapInArrow"):
             self._frame = _flat(data)
-            empty = to_arrow_schema(self._frame.schema).empty_table()
+            empty = _arrow_schema(self._frame).empty_table()
             self.columns = _native.Data.stream(empty.__arrow_c_stream__(), True, [])
         elif is_path(data):
             self._frame = None
@@ -175,7 +175,14 @@ class _Reader:
             group = F.floor(F.col("partition") / _JOINED).cast("long")
             outcomes = outcomes.withColumn("partition", group).repartition(count, "partition")
             outcomes = outcomes.mapInArrow(partial(_join, task), _OUTCOME)
-        rows = outcomes.collect()
+        try:
+            rows = outcomes.collect()
+        except PySparkException as error:
+            if "No module named 'tithe'" in str(error):
+                raise ClusterError(
+                    "the workers do not have tithe: install the same wheel there, or ship it with the job (docs/spark.md)"
+                ) from None
+            raise
         errors = sorted((row["partition"], bytes(row["error"])) for row in rows if row["error"] is not None)
         if errors:
             raise pickle.loads(errors[0][1])
@@ -300,6 +307,38 @@ def _predict(posterior: Posterior, interval: float, unseen: str, batches: Batche
 
 
 # Columns as Spark has them.
+
+_ARROW_TYPES = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "char": pa.string(),
+    "varchar": pa.string(),
+    "void": pa.null(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "array": pa.list_(pa.null()),
+    "map": pa.map_(pa.string(), pa.null()),
+    "struct": pa.struct([]),
+}
+
+
+def _arrow_schema(df: DataFrame) -> pa.Schema:
+    """Give the columns as the workers will see them; what is nested is only named."""
+    fields = []
+    for field in df.schema.fields:
+        kind = field.dataType
+        if kind.typeName() == "decimal":
+            fields.append(pa.field(field.name, pa.decimal128(kind.precision, kind.scale)))
+        else:
+            fields.append(pa.field(field.name, _ARROW_TYPES.get(kind.typeName(), pa.binary())))
+    return pa.schema(fields)
 
 
 def _quoted(name: str) -> str:
