@@ -11,7 +11,8 @@ use tithe::error::{Error, Result};
 use tithe::progress::Observer;
 use tithe::source::arrays::{Arrays, Part, SparseRows};
 use tithe::source::memory::Batches;
-use tithe::source::once::{Kept, Passing, keep};
+use tithe::source::once::{Kept, keep};
+use tithe::source::partition::Passing;
 use tithe::source::{Input, OpenOptions, Source, find_inputs, open_inputs};
 
 use crate::errors::to_python;
@@ -53,6 +54,13 @@ impl Data {
     #[staticmethod]
     fn paths(names: Vec<String>) -> Data {
         Data(Arc::new(Kind::Paths { names, found: OnceLock::new() }))
+    }
+
+    /// The files that paths, globs and directories stand for.
+    fn files(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let Kind::Paths { names, .. } = &*self.0 else { return Ok(Vec::new()) };
+        let inputs = find_inputs(names, 0).map_err(|error| to_python(py, &error))?;
+        Ok(inputs.iter().map(|input| input.path().display().to_string()).collect())
     }
 
     /// Named arrays side by side: `(names, kind, array)`, the kind one of `numbers`, `truths`, `sparse`, `text`. Sparse rows
@@ -156,7 +164,7 @@ impl Opener {
         match &*self.0 {
             Kind::Stream(stream) if !stream.held && stream.beside.is_empty() => {
                 let reader = stream.take()?;
-                let mut passing = Passing::new(reader.schema(), reader)?;
+                let mut passing = Passing::new(Box::new(reader))?.called("data in memory");
                 options.text.iter().try_for_each(|name| passing.read_as_text(name))?;
                 Ok(Box::new(passing))
             }

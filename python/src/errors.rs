@@ -20,6 +20,8 @@ pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
         ErrorKind::State { .. } => "StateError",
         ErrorKind::EncodingMismatch { .. } => "EncodingMismatchError",
         ErrorKind::WrongFile { .. } => "WrongFileError",
+        ErrorKind::Changed { .. } => "ChangedError",
+        ErrorKind::Cluster { .. } => "ClusterError",
         ErrorKind::OtherData { .. } => "OtherDataError",
         ErrorKind::Numerical { .. } => "NumericalError",
         _ => "TitheError",

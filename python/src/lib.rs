@@ -1,6 +1,7 @@
 //! The private native module of the Python package `tithe`: conversions, work without the interpreter's lock, Ctrl-C,
 //! and errors as exceptions. Nothing is computed here; the typed and documented face is Python's, above.
 
+mod cluster;
 mod coreset;
 mod data;
 mod errors;
@@ -15,6 +16,11 @@ use pyo3::prelude::*;
 /// Below the package's own modules; not for users.
 #[pymodule(name = "_native")]
 mod native {
+    #[pymodule_export]
+    use super::cluster::{
+        build_elsewhere, columns_to_build, columns_to_verify, joined, task_on_file, task_on_nothing,
+        task_on_stream, verify_elsewhere,
+    };
     #[pymodule_export]
     use super::coreset::{Coreset, build, generate};
     #[pymodule_export]

@@ -29,7 +29,7 @@ pub struct Reading {
     text: Vec<String>,
     pub threads: Option<usize>,
     pub memory: Option<u64>,
-    block_rows: Option<usize>,
+    pub block_rows: Option<usize>,
 }
 
 impl Reading {

@@ -18,7 +18,7 @@ use tithe::fit::Fit;
 use tithe::full_data::open_with;
 use tithe::predict::{PredictSettings, Prediction, Unseen, probabilities};
 use tithe::source::Input;
-use tithe::verify::{VerifySettings, verify as verify_against};
+use tithe::verify::{Verification, VerifySettings, verify as verify_against};
 
 use crate::data::Data;
 use crate::errors::to_python;
@@ -168,7 +168,10 @@ impl Posterior {
     }
 }
 
-/// Checks a posterior against the full data; what was found, as JSON, and the importance weights.
+/// What a check found: a record as JSON, the importance weights, and which draws they are of.
+pub type Verified<'py> = (String, Column<'py>, Bound<'py, PyArray1<i64>>);
+
+/// Checks a posterior against the full data.
 #[pyfunction]
 pub fn verify<'py>(
     posterior: &Posterior,
@@ -177,7 +180,7 @@ pub fn verify<'py>(
     draws: usize,
     force: bool,
     watcher: &Bound<'py, PyAny>,
-) -> PyResult<(String, Column<'py>, Bound<'py, PyArray1<i64>>)> {
+) -> PyResult<Verified<'py>> {
     let reading: Reading = options.extract()?;
     let (opener, fit) = (data.opener(), posterior.0.clone());
     let found = run(watcher, move |watch| {
@@ -187,6 +190,11 @@ pub fn verify<'py>(
         let engine = LocalEngine::new(table, &reading.engine(budget, fit.basis.missing()), watch)?;
         verify_against(&engine, &fit, &VerifySettings { draws, force })
     })?;
+    Ok(verified(watcher.py(), &found))
+}
+
+/// What a check found, for Python.
+pub fn verified<'py>(py: Python<'py>, found: &Verification) -> Verified<'py> {
     let record = json!({
         "rows": found.identity.rows,
         "same_data": found.same_data,
@@ -199,7 +207,6 @@ pub fn verify<'py>(
         "drawn": found.drawn,
         "corrected": found.corrected,
     });
-    let py = watcher.py();
     let chosen = found.chosen.iter().map(|&draw| draw as i64).collect();
-    Ok((record.to_string(), PyArray1::from_vec(py, found.weights()), PyArray1::from_vec(py, chosen)))
+    (record.to_string(), PyArray1::from_vec(py, found.weights()), PyArray1::from_vec(py, chosen))
 }

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ._coreset import Certificate, Coreset, build, read_coreset
 from ._errors import (
     CellError,
+    ChangedError,
+    ClusterError,
     ColumnError,
     EncodingMismatchError,
     FileError,
@@ -46,6 +48,8 @@ __version__ = _metadata.version("tithe")
 __all__ = [
     "CellError",
     "Certificate",
+    "ChangedError",
+    "ClusterError",
     "ColumnError",
     "Coreset",
     "CoresetSampler",

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from . import _native
 from ._data import DataLike, Path, Vector, array_columns, is_sparse, native
 from ._errors import InputTypeError, SettingError
-from ._options import by_name, choosing, in_model, names_of, reading, whole, word
+from ._options import build_options, by_name, names_of, whole, word
 from ._posterior import Posterior
 from ._progress import Watcher
 from ._show import count, counted, described, number, table
@@ -141,26 +141,38 @@ def build(
     ready = native(
         data, y, weight=beside, label=label, weight_name=weight_name or "weight", columns=columns, exclude=names
     )
-    options = {
-        **in_model(label, weight_name, features, names, positive, intercept, standardize, max_levels, missing),
-        **choosing(
-            size,
-            kl,
-            epsilon,
-            delta,
-            method,
-            clusters,
-            radius,
-            theta_star,
-            centers,
-            collapse,
-            constant,
-            prior_scale,
-            seed,
-        ),
-        **reading(format, header, zero_based, text, threads, memory, block_rows),
-        "encoding": None if known is None else known._native.encoding(),
-    }
+    options = build_options(
+        label=label,
+        weight=weight_name,
+        features=features,
+        exclude=names,
+        positive=positive,
+        intercept=intercept,
+        standardize=standardize,
+        max_levels=max_levels,
+        missing=missing,
+        size=size,
+        kl=kl,
+        epsilon=epsilon,
+        delta=delta,
+        constant=constant,
+        method=method,
+        clusters=clusters,
+        radius=radius,
+        theta_star=theta_star,
+        centers=centers,
+        collapse=collapse,
+        prior_scale=prior_scale,
+        seed=seed,
+        format=format,
+        header=header,
+        zero_based=zero_based,
+        text=text,
+        threads=threads,
+        memory=memory,
+        block_rows=block_rows,
+    )
+    options["encoding"] = None if known is None else known._native.encoding()
     with Watcher(progress) as watcher:
         return Coreset(_native.build(ready, options, watcher))
 

@@ -66,6 +66,14 @@ class OtherDataError(TitheError, ValueError):
     """Data that is not what a posterior was made from."""
 
 
+class ChangedError(TitheError, RuntimeError):
+    """Data that is not the same each time it is read."""
+
+
+class ClusterError(TitheError, RuntimeError):
+    """Work on other machines that cannot be used."""
+
+
 class NumericalError(TitheError, ArithmeticError):
     """A computation that did not reach a usable answer."""
 

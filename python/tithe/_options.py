@@ -94,18 +94,33 @@ def reading(
     }
 
 
-def in_model(
-    label: str | None,
-    weight: str | None,
-    features: Sequence[str] | None,
-    exclude: Sequence[str],
-    positive: object,
-    intercept: bool,
-    standardize: bool,
-    max_levels: int,
-    missing: str,
+def build_options(
+    *,
+    label: str | None = None,
+    weight: str | None = None,
+    features: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+    positive: object = None,
+    intercept: bool = True,
+    standardize: bool = True,
+    max_levels: int = 100,
+    missing: str = "error",
+    size: int | None = None,
+    kl: float | None = None,
+    epsilon: float | None = None,
+    delta: float = 0.05,
+    constant: float = 4.0,
+    method: str | None = None,
+    clusters: int = 6,
+    radius: float | str = "auto:3",
+    theta_star: Mapping[str, float] | None = None,
+    centers: str = "exact",
+    collapse: bool = True,
+    prior_scale: float = 2.0,
+    seed: int = 0,
+    **how: Any,
 ) -> dict[str, Any]:
-    """Gather which columns serve for what, and how they enter the model."""
+    """Gather what a build depends on, wherever its rows are."""
     return {
         "label": label,
         "weight": weight,
@@ -116,34 +131,6 @@ def in_model(
         "standardize": bool(standardize),
         "max_levels": whole("max_levels", max_levels),
         "missing": word("missing", missing),
-    }
-
-
-def _positive(value: object) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, (bool, np.bool_)):
-        return str(bool(value)).lower()
-    return str(value)
-
-
-def choosing(
-    size: int | None,
-    kl: float | None,
-    epsilon: float | None,
-    delta: float,
-    method: str | None,
-    clusters: int,
-    radius: float | str,
-    theta_star: Mapping[str, float] | None,
-    centers: str,
-    collapse: bool,
-    constant: float,
-    prior_scale: float,
-    seed: int,
-) -> dict[str, Any]:
-    """Gather how many rows to choose, and how."""
-    return {
         "size": None if size is None else whole("size", size, least=1),
         "kl": None if kl is None else real("kl", kl),
         "epsilon": None if epsilon is None else real("epsilon", epsilon),
@@ -157,4 +144,13 @@ def choosing(
         "collapse": bool(collapse),
         "prior_scale": real("prior_scale", prior_scale),
         "seed": whole("seed", seed),
-    }
+        "encoding": None,
+    } | reading(**how)
+
+
+def _positive(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, (bool, np.bool_)):
+        return str(bool(value)).lower()
+    return str(value)

@@ -316,8 +316,15 @@ def verify(
     )
     options = reading(format=format, header=header, zero_based=zero_based, threads=threads, memory=memory)
     with Watcher(progress) as watcher:
-        text, weights, chosen = _native.verify(posterior._native, ready, options, whole("draws", draws), force, watcher)
-    facts = json.loads(text)
+        found = _native.verify(posterior._native, ready, options, whole("draws", draws), force, watcher)
+    return verification(posterior, *found)
+
+
+def verification(
+    posterior: Posterior, record: str, weights: npt.NDArray[np.float64], chosen: npt.NDArray[np.int64]
+) -> Verification:
+    """Read what the native module found."""
+    facts = json.loads(record)
     names = posterior.coefficients
     return Verification(
         verdict=facts["verdict"],

@@ -13,7 +13,7 @@ from . import _native
 from ._coreset import Coreset, coreset_of, label_of
 from ._data import DataLike, Path, Vector, array_columns, is_sparse, native
 from ._errors import InputTypeError, SettingError
-from ._options import choosing, in_model, reading, whole, word
+from ._options import build_options, whole, word
 from ._progress import Watcher
 from ._show import count, counted, described, table
 
@@ -115,23 +115,34 @@ class Stream:
         self._last = (0, 0, 0, 0, 0)
         self._progress = progress
         self._options: dict[str, Any] = {
-            **in_model(label, weight, features, exclude, positive, intercept, standardize, max_levels, missing),
-            **choosing(
-                size,
-                None,
-                epsilon,
-                delta,
-                method,
-                clusters,
-                radius,
-                theta_star,
-                centers,
-                collapse,
-                constant,
-                prior_scale,
-                seed,
+            **build_options(
+                label=label,
+                weight=weight,
+                features=features,
+                exclude=exclude,
+                positive=positive,
+                intercept=intercept,
+                standardize=standardize,
+                max_levels=max_levels,
+                missing=missing,
+                size=size,
+                epsilon=epsilon,
+                delta=delta,
+                constant=constant,
+                method=method,
+                clusters=clusters,
+                radius=radius,
+                theta_star=theta_star,
+                centers=centers,
+                collapse=collapse,
+                prior_scale=prior_scale,
+                seed=seed,
+                format=format,
+                header=header,
+                zero_based=zero_based,
+                text=text,
+                threads=threads,
             ),
-            **reading(format, header, zero_based, text, threads),
             "block": whole("block", block, least=1),
             "warmup_rows": None if warmup_rows is None else whole("warmup_rows", warmup_rows, least=1),
             "unseen": word("unseen", unseen),
@@ -339,24 +350,20 @@ def merge(
     for at, each in enumerate(coresets):
         name = f"coresets[{at}]" if isinstance(each, Coreset) else str(each)
         parts.append((name, coreset_of(f"coresets[{at}]", each)._native))
-    options = {
-        **choosing(
-            size,
-            None,
-            epsilon,
-            delta,
-            method,
-            clusters,
-            radius,
-            theta_star,
-            centers,
-            collapse,
-            constant,
-            prior_scale,
-            seed,
-        ),
-        "threads": None if threads is None else whole("threads", threads),
-        "encoding": None,
-    }
+    options = build_options(
+        size=size,
+        epsilon=epsilon,
+        delta=delta,
+        constant=constant,
+        method=method,
+        clusters=clusters,
+        radius=radius,
+        theta_star=theta_star,
+        centers=centers,
+        collapse=collapse,
+        prior_scale=prior_scale,
+        seed=seed,
+        threads=threads,
+    )
     with Watcher(progress) as watcher:
         return Coreset(_native.merge(parts, options, watcher))

@@ -40,7 +40,8 @@ pub struct Field {
 }
 
 /// The values of one column.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(from = "PlainColumn", into = "PlainColumn")]
 pub enum Column {
     /// Numbers and booleans; [`MISSING`] and [`INEXACT`] stand among them.
     Number(ScalarBuffer<f64>),
@@ -124,6 +125,19 @@ impl Column {
         }
     }
 
+    /// The value of a row in words.
+    pub(crate) fn show(&self, row: usize) -> String {
+        match self {
+            Column::Number(values) if values[row].to_bits() == INEXACT.to_bits() => "beyond 2^53".to_string(),
+            Column::Number(values) if values[row].is_nan() => "missing".to_string(),
+            Column::Number(values) => values[row].to_string(),
+            Column::Text { codes, levels } => match levels.get(codes[row] as usize) {
+                Some(level) => format!("'{level}'"),
+                None => "missing".to_string(),
+            },
+        }
+    }
+
     /// True if the value of that row is one to compute with.
     fn is_usable(&self, row: usize) -> bool {
         match self {
@@ -170,8 +184,35 @@ impl TextBuilder {
     }
 }
 
+/// A column as it travels.
+#[derive(serde::Serialize, serde::Deserialize)]
+enum PlainColumn {
+    Number(Vec<f64>),
+    Text(Vec<u32>, Vec<String>),
+}
+
+impl From<Column> for PlainColumn {
+    fn from(column: Column) -> PlainColumn {
+        match column {
+            Column::Number(values) => PlainColumn::Number(values.to_vec()),
+            Column::Text { codes, levels } => PlainColumn::Text(codes.to_vec(), levels.to_vec()),
+        }
+    }
+}
+
+impl From<PlainColumn> for Column {
+    fn from(column: PlainColumn) -> Column {
+        match column {
+            PlainColumn::Number(values) => Column::Number(values.into()),
+            PlainColumn::Text(codes, levels) => {
+                Column::Text { codes: codes.into(), levels: Arc::new(levels) }
+            }
+        }
+    }
+}
+
 /// Some consecutive rows as a source decoded them: as many as it liked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Segment {
     /// The columns asked for, in the order asked for.
     pub columns: Vec<Column>,
@@ -206,8 +247,10 @@ impl Segment {
 /// A block of the input's rows: rows `index·B` to `(index+1)·B`, less those that were dropped.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// The block's number: what random streams and the order of merging go by.
+    /// The block's number: what the order of merging goes by.
     pub index: u64,
+    /// What its random streams go by: another number for each block of the whole input.
+    pub stream: u64,
     /// The columns in use, in the order of the [`Table`](crate::table::Table).
     pub columns: Vec<Column>,
     /// Number of rows.
@@ -225,6 +268,7 @@ impl Block {
     pub(crate) fn new(index: u64, first_row: u64, segment: Segment) -> Block {
         Block {
             index,
+            stream: index,
             len: segment.len,
             rows_read: segment.len,
             columns: segment.columns,
@@ -248,6 +292,12 @@ impl Block {
         }
     }
 
+    /// The same rows as a block of a part of the input, whose other parts have blocks of the same number.
+    pub(crate) fn of_part(self, part: u64) -> Block {
+        // A part that is one block is as good as the block of that number.
+        Block { stream: self.index << 32 | part, ..self }
+    }
+
     /// 0-based position in the input of row `row` of the block.
     pub fn position(&self, row: usize) -> u64 {
         self.first_row + self.kept.as_ref().map_or(row as u64, |kept| u64::from(kept[row]))
@@ -269,7 +319,7 @@ impl Block {
 }
 
 /// Rows copied out of blocks, with their positions in the input.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct RowSet {
     /// Their columns, as in a block.
     pub segment: Segment,
@@ -287,6 +337,11 @@ impl RowSet {
             },
             positions: rows.iter().map(|&row| block.position(row)).collect(),
         }
+    }
+
+    /// Moves all rows to other positions.
+    pub(crate) fn relocate(&mut self, place: &dyn Fn(u64) -> u64) {
+        self.positions.iter_mut().for_each(|position| *position = place(*position));
     }
 
     /// Some of the rows, in the order named.

@@ -1,5 +1,6 @@
 //! The driver: Algorithm 1 of the paper, from a table to a coreset, top to bottom.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -187,14 +188,18 @@ fn algorithm_1(
 
     // A k-clustering, and the sensitivity bounds m_n that it gives (Lemma 3.1).
     let Bounded { bound, mut facts, distinct } = sensitivity_bounds(engine, learnt, settings, clock)?;
-    let shares = || Shares::Sensitivity(&bound);
+    let selecting = |slots: usize| Selecting {
+        encoding: Cow::Borrowed(encoding),
+        shares: Shares::Sensitivity(Cow::Borrowed(&bound)),
+        slots,
+        seed: settings.seed,
+    };
 
     // The number of draws M: given, or enough for (ε, δ).
     let draws = match settings.size {
         Size::Rows(rows) => rows as u64,
         Size::Guarantee { epsilon, delta, constant } => {
-            let total =
-                run(engine, &Selecting { encoding, shares: shares(), slots: 0, seed: settings.seed })?.total;
+            let total = run(engine, &selecting(0))?.total;
             clock.lap("bounds");
             facts.mean_bound = Some(total);
             guaranteed_size(total, encoding.dim(), epsilon, delta, constant)
@@ -206,8 +211,7 @@ fn algorithm_1(
     }
 
     // M draws with probability p_n = m_n / Σ m; a row drawn K_n times weighs γ_n = K_n w_n / (p_n M).
-    let slots =
-        run(engine, &Selecting { encoding, shares: shares(), slots: draws as usize, seed: settings.seed })?;
+    let slots = run(engine, &selecting(draws as usize))?;
     facts.mean_bound = Some(slots.total);
     clock.lap("selection");
     weighed(encoding, slots, draws, Some(facts))
@@ -238,7 +242,10 @@ pub(crate) fn sensitivity_bounds(
 
     // The distinct rows come with it, for data of few has an exact coreset.
     let most_distinct = most_distinct(learnt, settings);
-    let mut grouped = run(engine, &Grouping { encoding, centers: &centers, most_distinct })?;
+    let mut grouped = run(
+        engine,
+        &Grouping { encoding: Cow::Borrowed(encoding), centers: Cow::Borrowed(&centers), most_distinct },
+    )?;
     let distinct = grouped.distinct.take();
     let groups = grouped.groups(&centers);
     clock.lap("grouping");
@@ -298,8 +305,15 @@ fn select_uniformly(
     if let Some(why) = too_small_for_a_coreset(learnt.rows, draws, settings.size) {
         return keep_all(engine, learnt, None, why, clock);
     }
-    let slots =
-        run(engine, &Selecting { encoding, shares: Shares::Weights, slots: rows, seed: settings.seed })?;
+    let slots = run(
+        engine,
+        &Selecting {
+            encoding: Cow::Borrowed(encoding),
+            shares: Shares::Weights,
+            slots: rows,
+            seed: settings.seed,
+        },
+    )?;
     clock.lap("selection");
     weighed(encoding, slots, draws, None)
 }

@@ -1,6 +1,9 @@
 //! The driver of calibration: from sensitivity bounds to weights whose posterior is practically the full data's.
 
+use std::borrow::Cow;
+
 use faer::Mat;
+use serde::{Deserialize, Serialize};
 
 use crate::block::{Block, RowSet};
 use crate::build::{
@@ -11,7 +14,7 @@ use crate::calibration::features::{LocalMap, LocalSum};
 use crate::calibration::pool::{Pool, Race};
 use crate::calibration::{CalibrationSettings, calibrate, pool_capacity};
 use crate::collapse::Distinct;
-use crate::coreset::CalibrationFacts;
+use crate::coreset::{CalibrationFacts, points};
 use crate::encoding::{Encoding, Scratch};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -98,11 +101,17 @@ pub(crate) fn calibrated(
         rest,
     };
 
-    let chosen = loop {
+    let (pool, chosen) = loop {
         // Candidates: the winners of one race by sensitivity and of one by the size of the local features.
         let capacity = place.pool_capacity(size, encoding.dim());
-        let pooling =
-            Pooling { encoding, bound: &bound, map: &full.map, capacity, totals, seed: settings.seed };
+        let pooling = Pooling {
+            encoding: Cow::Borrowed(encoding),
+            bound: Cow::Borrowed(&bound),
+            map: Cow::Borrowed(&full.map),
+            capacity,
+            totals,
+            seed: settings.seed,
+        };
         let pooled = run(engine, &pooling)?;
         facts.mean_bound = Some(pooled.shares);
         let pool = pooled.race.finish();
@@ -110,7 +119,7 @@ pub(crate) fn calibrated(
         let chosen = choose(&pool, &full, size, settings.seed, &place.calibration())?;
         clock.lap("calibration");
         if settings.size == Size::Rows(size) || chosen.certificate.meets(target_kl) {
-            break chosen;
+            break (pool, chosen);
         }
         if size >= most {
             return Err(not_met(target_kl, size, &chosen.certificate));
@@ -125,7 +134,8 @@ pub(crate) fn calibrated(
     };
 
     // The chosen rows in the user's own units.
-    let rows = RowSet::concat(run(engine, &Fetching { positions: &chosen.positions })?);
+    let rows = RowSet::concat(run(engine, &Fetching { positions: (&chosen.positions).into() })?);
+    check_places(encoding, &pool, &rows)?;
     clock.lap("rows");
     let calibration = CalibrationFacts {
         certificate: chosen.certificate,
@@ -143,6 +153,21 @@ pub(crate) fn calibrated(
         calibration: Some(calibration),
         warning: None,
     })
+}
+
+/// Refuses rows that are not what stood at their places when they were chosen.
+fn check_places(encoding: &Encoding, pool: &Pool, rows: &RowSet) -> Result<()> {
+    let points = points(encoding, rows)?;
+    let mut z = vec![0.0; encoding.dim()];
+    let places = points.tiles().flat_map(|tile| (0..tile.len).map(move |r| (tile, r)));
+    for ((tile, r), position) in places.zip(&rows.positions) {
+        tile.copy_row(r, &mut z);
+        let at = pool.candidates.partition_point(|candidate| candidate.position < *position);
+        if pool.candidates.get(at).is_none_or(|candidate| candidate.z != z) {
+            return Err(ErrorKind::Changed { what: format!("another row stands at {}", position + 1) }.into());
+        }
+    }
+    Ok(())
 }
 
 fn not_met(target: f64, size: usize, best: &Certificate) -> Error {
@@ -281,7 +306,7 @@ fn pool_points(pool: &Pool, rows: &[usize], weights: &[f64]) -> Points {
 }
 
 /// Estimates of `Σ s_n` and `Σ w_n‖F_n‖` from the pilot.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 struct Totals {
     shares: f64,
     norms: f64,
@@ -307,23 +332,25 @@ impl Totals {
 }
 
 /// The pass that races the rows for a place in the pool.
-struct Pooling<'a> {
-    encoding: &'a Encoding,
-    bound: &'a Bound,
-    map: &'a LocalMap,
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Pooling<'a> {
+    encoding: Cow<'a, Encoding>,
+    bound: Cow<'a, Bound>,
+    map: Cow<'a, LocalMap>,
     capacity: usize,
     totals: Totals,
     seed: Seed,
 }
 
 /// What the pass found, for some blocks.
-struct Pooled {
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Pooled {
     race: Race,
     /// `Σ s_n`.
     shares: f64,
 }
 
-struct PoolingWorker {
+pub(crate) struct PoolingWorker {
     scratch: Scratch,
     directions: Vec<Lane>,
 }
@@ -343,7 +370,7 @@ impl Pass for Pooling<'_> {
     fn visit(&self, worker: &mut PoolingWorker, block: &Block) -> Result<Pooled> {
         let encoder = self.encoding.encoder(block)?;
         let mut race = Race::with_totals(self.capacity, self.totals.shares, self.totals.norms);
-        let mut rng = self.seed.stream(Purpose::Pool, block.index);
+        let mut rng = self.seed.stream(Purpose::Pool, block.stream);
         let (mut shares, mut total) = (Lane::ZERO, 0.0);
         for t in 0..encoder.tiles() {
             let tile = encoder.tile(t, &mut worker.scratch);
@@ -359,11 +386,16 @@ impl Pass for Pooling<'_> {
         state.race.merge(next.race);
         state.shares += next.shares;
     }
+
+    fn relocate(&self, state: &mut Pooled, place: &dyn Fn(u64) -> u64) {
+        state.race.relocate(place);
+    }
 }
 
 /// The pass that brings rows by their positions, which ascend.
-struct Fetching<'a> {
-    positions: &'a [u64],
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Fetching<'a> {
+    positions: Cow<'a, [u64]>,
 }
 
 impl Pass for Fetching<'_> {
@@ -387,5 +419,9 @@ impl Pass for Fetching<'_> {
 
     fn merge(&self, state: &mut Vec<RowSet>, next: Vec<RowSet>) {
         state.extend(next);
+    }
+
+    fn relocate(&self, state: &mut Vec<RowSet>, place: &dyn Fn(u64) -> u64) {
+        state.iter_mut().for_each(|rows| rows.relocate(place));
     }
 }

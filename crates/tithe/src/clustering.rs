@@ -1,6 +1,10 @@
 //! Clustering: weighted k-means++ and Lloyd on a few thousand chosen rows, then one pass over all rows for
 //! the mass and mean of each group.
 
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
 use crate::block::Block;
 use crate::collapse::{Collapser, Distinct};
 use crate::encoding::{Encoding, Scratch};
@@ -26,14 +30,14 @@ const SUMS: usize = 16;
 type Sums = [f64; SUMS];
 
 /// Cluster centres `Q_i`: k rows of dimension D.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Centers {
     dim: usize,
     q: Vec<f64>,
 }
 
 /// The groups `G_i` of the rows nearest to each centre.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Groups {
     /// Mass `W_i = Σ w_n` of each group.
     pub mass: Vec<f64>,
@@ -195,7 +199,7 @@ pub(crate) struct GroupSums {
 }
 
 /// The same, for some blocks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct GroupTotals {
     mass: Vec<f64>,
     sum: Vec<f64>,
@@ -305,16 +309,18 @@ impl GroupTotals {
 }
 
 /// The pass over all rows: groups, and the distinct rows while they are few.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Grouping<'a> {
     /// How blocks become points.
-    pub encoding: &'a Encoding,
+    pub encoding: Cow<'a, Encoding>,
     /// The centres.
-    pub centers: &'a Centers,
+    pub centers: Cow<'a, Centers>,
     /// How many distinct rows are worth keeping; `None` does not look for them.
     pub most_distinct: Option<usize>,
 }
 
 /// What the pass found, for some blocks.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Grouped {
     totals: GroupTotals,
     /// The distinct rows, if they were looked for.
@@ -342,7 +348,7 @@ impl Pass for Grouping<'_> {
     fn worker(&self) -> GroupingWorker {
         GroupingWorker {
             scratch: Scratch::new(self.encoding.dim()),
-            sums: GroupSums::new(self.centers),
+            sums: GroupSums::new(&self.centers),
             collapser: self.most_distinct.map(Collapser::new),
         }
     }
@@ -367,6 +373,12 @@ impl Pass for Grouping<'_> {
         state.totals.merge(&next.totals);
         if let (Some(ours), Some(theirs)) = (&mut state.distinct, next.distinct) {
             ours.merge(theirs);
+        }
+    }
+
+    fn relocate(&self, state: &mut Grouped, place: &dyn Fn(u64) -> u64) {
+        if let Some(Distinct::Rows(distinct)) = &mut state.distinct {
+            distinct.rows.relocate(place);
         }
     }
 }

@@ -2,12 +2,13 @@
 //! an exact coreset.
 
 use hashbrown::HashTable;
+use serde::{Deserialize, Serialize};
 
 use crate::block::{Block, RowSet};
 use crate::points::Tile;
 
 /// The distinct points of some blocks, while there are few enough.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Distinct {
     /// All of them.
     Rows(DistinctRows),
@@ -16,7 +17,7 @@ pub enum Distinct {
 }
 
 /// Distinct points: each with the row it occurred in first, and the weights of all its rows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DistinctRows {
     /// The first row of each.
     pub rows: RowSet,
@@ -39,10 +40,32 @@ pub struct Collapser {
 }
 
 /// Keys (the bits of `z`) by hash, numbered as they came.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "Keys", into = "Keys")]
 struct Index {
     keys: Vec<u64>,
     table: HashTable<u32>,
+}
+
+/// An index as it travels: the keys one after the other, and how many there are.
+#[derive(Serialize, Deserialize)]
+struct Keys(usize, Vec<u64>);
+
+impl From<Index> for Keys {
+    fn from(index: Index) -> Keys {
+        Keys(index.len(), index.keys)
+    }
+}
+
+impl From<Keys> for Index {
+    fn from(Keys(count, keys): Keys) -> Index {
+        let mut index = Index::default();
+        let dim = keys.len() / count.max(1);
+        keys.chunks_exact(dim.max(1)).for_each(|key| {
+            index.number(key);
+        });
+        index
+    }
 }
 
 impl Index {

@@ -1,8 +1,10 @@
 //! Two posteriors side by side: how far apart they are, and which predicts unseen rows better.
 
+use std::borrow::Cow;
+
 use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::block::Block;
 use crate::encoding::{Encoding, Scratch};
@@ -210,7 +212,9 @@ pub fn score(engine: &impl Engine, fit: &Fit, most: usize) -> Result<Scores> {
     let all: Vec<&[f64]> = fit.draws.rows().collect();
     let theta: Vec<Vec<f64>> =
         (0..wanted).map(|s| fit.encoding.from_user_scale(all[s * count / wanted])).collect();
-    let sums = engine.run(&Scoring { encoding: &fit.encoding, theta: &theta })?.unwrap_or_default();
+    let sums = engine
+        .run(&Scoring { encoding: Cow::Borrowed(&fit.encoding), theta: (&theta).into() })?
+        .unwrap_or_default();
     if sums.rows == 0 {
         return Err(ErrorKind::NoRows { what: "there are no rows to score".to_string() }.into());
     }
@@ -224,14 +228,15 @@ pub fn score(engine: &impl Engine, fit: &Fit, most: usize) -> Result<Scores> {
 }
 
 /// The pass that scores.
-struct Scoring<'a> {
-    encoding: &'a Encoding,
-    theta: &'a [Vec<f64>],
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Scoring<'a> {
+    encoding: Cow<'a, Encoding>,
+    theta: Cow<'a, [Vec<f64>]>,
 }
 
 /// Sums over rows, weighted.
-#[derive(Clone, Copy, Debug, Default)]
-struct ScoreSums {
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ScoreSums {
     rows: u64,
     mass: f64,
     loss: f64,
@@ -252,7 +257,7 @@ impl Pass for Scoring<'_> {
         let encoder = self.encoding.encoder(block)?;
         let mut sums = ScoreSums { rows: block.len as u64, ..ScoreSums::default() };
         for t in 0..encoder.tiles() {
-            sums.add(&encoder.tile(t, scratch), self.theta);
+            sums.add(&encoder.tile(t, scratch), &self.theta);
         }
         Ok(sums)
     }

@@ -133,6 +133,11 @@ impl<'a> LocalEngine<'a> {
         })
     }
 
+    /// How many rows of the input the last pass has read.
+    pub(crate) fn rows_read(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
     /// Runs a pass over blocks kept in memory.
     fn run_in_memory<P: Pass>(&self, pass: &P, blocks: &[Block]) -> Result<Option<P::State>> {
         let run = Run::new(self, pass);
@@ -231,6 +236,9 @@ impl<'a> LocalEngine<'a> {
     ) {
         let first_row = self.table.source().first_row() + index * self.block_rows as u64;
         let mut block = Block::new(index, first_row, Segment::concat(parts));
+        if let Some(part) = self.table.source().part() {
+            block = block.of_part(part);
+        }
         if self.missing == Missing::Drop {
             block = block.without_unusable_rows();
         }

@@ -144,6 +144,20 @@ pub enum ErrorKind {
         /// How it differs.
         what: String,
     },
+    /// Data that is not the same each time it is read.
+    #[error("the data changed between two passes: {what}")]
+    Changed {
+        /// How.
+        what: String,
+    },
+    /// Work on other machines that cannot be used.
+    #[error("{what}")]
+    Cluster {
+        /// What happened there.
+        what: String,
+        /// What to do.
+        help: Option<String>,
+    },
     /// A computation that did not reach a usable answer.
     #[error("{what}")]
     Numerical {
@@ -179,6 +193,7 @@ impl Error {
             | ErrorKind::Column { help, .. }
             | ErrorKind::WrongFile { help, .. }
             | ErrorKind::State { help, .. }
+            | ErrorKind::Cluster { help, .. }
             | ErrorKind::Numerical { help, .. } => help.clone(),
             ErrorKind::SchemaMismatch { .. } => Some(
                 "part files must have the same columns, in the same order, of the same kind"
@@ -191,6 +206,10 @@ impl Error {
             ErrorKind::UnknownColumn { available, .. } => Some(columns_there_are(available)),
             ErrorKind::OtherData { .. } => Some(
                 "name the same data, in any order and format, with the same reading flags; or go on all the same with --force"
+                    .to_string(),
+            ),
+            ErrorKind::Changed { .. } => Some(
+                "write it to a file or a table first, or persist it: each pass must see the same rows in the same order"
                     .to_string(),
             ),
             ErrorKind::Missing { .. } => Some(

@@ -1,5 +1,6 @@
 //! The driver of a fit: weighted rows and priors to draws on the user's own scale, with what they are worth.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -294,12 +295,15 @@ fn all_points(engine: &impl Engine, learnt: &Learnt, memory: u64) -> Result<Poin
         }
         .into());
     }
-    Ok(engine.run(&Gathering { encoding: &learnt.encoding })?.unwrap_or_else(|| Points::new(dim)))
+    Ok(engine
+        .run(&Gathering { encoding: Cow::Borrowed(&learnt.encoding) })?
+        .unwrap_or_else(|| Points::new(dim)))
 }
 
 /// Encodes all rows and keeps them.
-struct Gathering<'a> {
-    encoding: &'a Encoding,
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Gathering<'a> {
+    encoding: Cow<'a, Encoding>,
 }
 
 impl Pass for Gathering<'_> {

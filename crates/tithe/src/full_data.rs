@@ -1,5 +1,9 @@
 //! The full data behind a coreset or a posterior: opened as its encoding says, and recognised by its fingerprint.
 
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
 use crate::block::{Block, Kind};
 use crate::encoding::{Coding, Encoding, LabelValue};
 use crate::engine::Engine;
@@ -45,7 +49,7 @@ pub fn open_with(
 }
 
 /// Rows and what tells them from others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// How many there are.
     pub rows: u64,
@@ -79,9 +83,10 @@ impl Identity {
 }
 
 /// The pass that recognises data, where no other pass does so on its way.
-struct Recognising<'a> {
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Recognising<'a> {
     /// Whose labels the rows must have.
-    encoding: Option<&'a Encoding>,
+    encoding: Option<Cow<'a, Encoding>>,
 }
 
 impl Pass for Recognising<'_> {
@@ -92,7 +97,7 @@ impl Pass for Recognising<'_> {
     fn worker(&self) {}
 
     fn visit(&self, _worker: &mut (), block: &Block) -> Result<Identity> {
-        self.encoding.map_or(Ok(()), |encoding| check_labels(encoding, block))?;
+        self.encoding.as_ref().map_or(Ok(()), |encoding| check_labels(encoding, block))?;
         Ok(Identity::of(block))
     }
 
@@ -119,5 +124,5 @@ pub fn identity(engine: &impl Engine) -> Result<Identity> {
 /// # Errors
 /// If one is neither of the two.
 pub fn identity_as(engine: &impl Engine, encoding: &Encoding) -> Result<Identity> {
-    Ok(engine.run(&Recognising { encoding: Some(encoding) })?.unwrap_or_default())
+    Ok(engine.run(&Recognising { encoding: Some(Cow::Borrowed(encoding)) })?.unwrap_or_default())
 }

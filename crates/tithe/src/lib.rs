@@ -44,6 +44,7 @@ pub mod build;
 mod calibrated;
 pub mod calibration;
 pub mod certify;
+pub mod cluster;
 pub mod clustering;
 pub mod collapse;
 pub mod compare;

@@ -9,9 +9,12 @@
 //! one whose mode is the next place to look: second order exact, all higher orders from the guides (compare the surrogate
 //! likelihood of Jordan, Lee and Yang 2019).
 
+use std::borrow::Cow;
+
 use faer::linalg::solvers::Solve;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::{Mat, Par, Side};
+use serde::{Deserialize, Serialize};
 
 use crate::block::Block;
 use crate::calibration::features::{LocalMap, slope_and_curvature};
@@ -86,7 +89,12 @@ pub(crate) fn full_mode(
 
 /// Value, gradient and Hessian of all rows' log-likelihood at a parameter.
 pub(crate) fn full_curvature(engine: &impl Engine, encoding: &Encoding, theta: &[f64]) -> Result<Curvature> {
-    let look = engine.run(&Looking { encoding, theta, margins: false, guides: None })?;
+    let look = engine.run(&Looking {
+        encoding: Cow::Borrowed(encoding),
+        theta: theta.into(),
+        margins: false,
+        guides: None,
+    })?;
     Ok(look.map_or_else(|| Curvature::new(theta.len()), |look| look.curvature))
 }
 
@@ -124,15 +132,17 @@ fn normal(precision: &[f64]) -> Priors {
 }
 
 /// The pass: value, gradient and Hessian of the log-likelihood at one parameter, and what else is asked for.
-struct Looking<'a> {
-    encoding: &'a Encoding,
-    theta: &'a [f64],
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Looking<'a> {
+    encoding: Cow<'a, Encoding>,
+    theta: Cow<'a, [f64]>,
     margins: bool,
-    guides: Option<&'a Guides>,
+    guides: Option<Cow<'a, Guides>>,
 }
 
 /// What the pass saw, for some blocks.
-struct Look {
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Look {
     curvature: Curvature,
     least_weight: f64,
     least_margin: f64,
@@ -159,19 +169,20 @@ impl Pass for Looking<'_> {
         let encoder = self.encoding.encoder(block)?;
         let mut look = Look::new(self.encoding.dim());
         let mut sums = CurvatureSums::new(self.encoding.dim());
-        look.race = self.guides.map(Guides::race);
-        let mut rng = self.guides.map(|guides| guides.seed.stream(Purpose::Guides, block.index));
+        look.race = self.guides.as_deref().map(Guides::race);
+        let mut rng = self.guides.as_deref().map(|guides| guides.seed.stream(Purpose::Guides, block.stream));
         for t in 0..encoder.tiles() {
             let tile = encoder.tile(t, scratch);
-            sums.add_tile(&tile, self.theta);
-            if let (Some(guides), Some(race), Some(rng)) = (self.guides, &mut look.race, &mut rng) {
+            sums.add_tile(&tile, &self.theta);
+            if let (Some(guides), Some(race), Some(rng)) = (self.guides.as_deref(), &mut look.race, &mut rng)
+            {
                 let norms = guides.map.norms(&tile, directions);
                 let mut leverages = norms;
                 leverages.iter_mut().zip(tile.w.iter()).for_each(|(norm, w)| *norm = w * norm.powi(2));
                 race.enter(&tile, &leverages, &norms, |r| block.position(t * TILE + r), rng);
             }
             if self.margins {
-                look.least_margin = look.least_margin.min(least_margin(&tile, self.theta));
+                look.least_margin = look.least_margin.min(least_margin(&tile, &self.theta));
                 look.least_weight = tile.w[..tile.len].iter().copied().fold(look.least_weight, f64::min);
             }
         }
@@ -185,6 +196,12 @@ impl Pass for Looking<'_> {
         look.least_margin = look.least_margin.min(next.least_margin);
         if let (Some(race), Some(next)) = (&mut look.race, next.race) {
             race.merge(next);
+        }
+    }
+
+    fn relocate(&self, look: &mut Look, place: &dyn Fn(u64) -> u64) {
+        if let Some(race) = &mut look.race {
+            race.relocate(place);
         }
     }
 }
@@ -202,7 +219,8 @@ pub(crate) fn least_margin(tile: &Tile<'_>, theta: &[f64]) -> f64 {
 
 /// How rows become guides: half of them raced by their leverage in the pilot's eyes, `‖F‖² ≈ ‖u‖²/8`, which is enormous where
 /// it is blind; half by `‖F‖`, so that the many others are well spoken for.
-struct Guides {
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Guides {
     map: LocalMap,
     capacity: usize,
     /// `Σ w‖F‖²` and `Σ w‖F‖` of all rows, roughly.
@@ -301,7 +319,12 @@ impl<E: Engine> Likelihood for FullData<'_, E> {
             Guiding::Wanted(guides) => Some(guides),
             _ => None,
         };
-        let pass = Looking { encoding: self.encoding, theta, margins: self.margins, guides };
+        let pass = Looking {
+            encoding: Cow::Borrowed(self.encoding),
+            theta: theta.into(),
+            margins: self.margins,
+            guides: guides.map(Cow::Borrowed),
+        };
         let mut look = self.engine.run(&pass)?.unwrap_or_else(|| Look::new(theta.len()));
         if self.margins {
             self.least_weight = look.least_weight;

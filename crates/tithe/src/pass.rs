@@ -1,5 +1,8 @@
 //! A pass: something computed from all rows, block by block, whose partial results merge.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::block::Block;
 use crate::error::Result;
 
@@ -8,12 +11,14 @@ use crate::error::Result;
 ///
 /// A state depends on the pass and the block alone, never on the thread: engines merge states in the
 /// order of the blocks, so the result has the same bytes on any number of threads.
-pub trait Pass: Sync {
+///
+/// Passes and states travel: a pass to where the rows are, its state back.
+pub trait Pass: Sync + Serialize {
     /// What the pass is for, in a few words for a progress bar.
     const NAME: &'static str;
 
     /// The result for some blocks.
-    type State: Send;
+    type State: Send + Serialize + DeserializeOwned;
 
     /// What a thread keeps from block to block: scratch space, and what it has seen so far where that
     /// saves work without changing the merged result.
@@ -27,4 +32,8 @@ pub trait Pass: Sync {
 
     /// Adds the state of the blocks that follow.
     fn merge(&self, state: &mut Self::State, next: Self::State);
+
+    /// Moves the positions of rows in a state: an engine that knows only afterwards how many rows stand ahead of a block
+    /// numbers them provisionally, in the same order. Passes whose states hold positions do so.
+    fn relocate(&self, _state: &mut Self::State, _place: &dyn Fn(u64) -> u64) {}
 }

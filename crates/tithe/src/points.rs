@@ -2,6 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
+use serde::{Deserialize, Serialize};
+
 /// Rows in a tile. A tile of ten columns (10 KiB) and what a kernel keeps beside it fit the first-level
 /// cache; each column of a tile is a whole number of vector registers on every processor.
 pub const TILE: usize = 128;
@@ -51,12 +53,34 @@ pub struct Tile<'a> {
 }
 
 /// Any number of weighted points, in tiles.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "PlainPoints", into = "PlainPoints")]
 pub struct Points {
     dim: usize,
     len: usize,
     z: Vec<Lane>,
     w: Vec<Lane>,
+}
+
+/// Points as they travel: the dimension, the points one after the other, and their weights.
+#[derive(Serialize, Deserialize)]
+struct PlainPoints(usize, Vec<f64>, Vec<f64>);
+
+impl From<Points> for PlainPoints {
+    fn from(points: Points) -> PlainPoints {
+        let mut z = vec![0.0; points.dim * points.len];
+        let places = points.tiles().flat_map(|tile| (0..tile.len).map(move |r| (tile, r)));
+        for ((tile, r), row) in places.zip(z.chunks_exact_mut(points.dim.max(1))) {
+            tile.copy_row(r, row);
+        }
+        PlainPoints(points.dim, z, points.weights())
+    }
+}
+
+impl From<PlainPoints> for Points {
+    fn from(PlainPoints(dim, z, weights): PlainPoints) -> Points {
+        Points::from_rows(dim, z.chunks_exact(dim.max(1)).zip(weights))
+    }
 }
 
 impl Points {

@@ -1,5 +1,7 @@
 //! Selection: how many rows a coreset has, and the pass that chooses them, exactly multinomial.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::block::{Block, RowSet};
@@ -64,16 +66,18 @@ pub fn guaranteed_size(mean_sensitivity: f64, dim: usize, epsilon: f64, delta: f
 }
 
 /// What rows are chosen in proportion to.
+#[derive(Serialize, Deserialize)]
 pub(crate) enum Shares<'a> {
     /// Their weights: the uniform baseline.
     Weights,
     /// Their sensitivity bounds.
-    Sensitivity(&'a Bound),
+    Sensitivity(Cow<'a, Bound>),
 }
 
 /// The pass that chooses: M slots, each a row with probability `p_n = s_n / S`. No slots: only S is found.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Selecting<'a> {
-    pub encoding: &'a Encoding,
+    pub encoding: Cow<'a, Encoding>,
     pub shares: Shares<'a>,
     pub slots: usize,
     pub seed: Seed,
@@ -104,22 +108,27 @@ impl Pass for Selecting<'_> {
         worker.shares.clear();
         for t in 0..encoder.tiles() {
             let tile = encoder.tile(t, &mut worker.scratch);
-            match self.shares {
+            match &self.shares {
                 Shares::Weights => lane = *tile.w,
                 Shares::Sensitivity(bound) => bound.shares(&tile, &mut lane),
             }
             worker.shares.extend_from_slice(&lane[..tile.len]);
         }
-        let mut rng = self.seed.stream(Purpose::Selection, block.index);
+        let mut rng = self.seed.stream(Purpose::Selection, block.stream);
         Ok(worker.racer.race(block, &worker.shares, &mut rng))
     }
 
     fn merge(&self, state: &mut Slots, next: Slots) {
         state.merge(next);
     }
+
+    fn relocate(&self, slots: &mut Slots, place: &dyn Fn(u64) -> u64) {
+        slots.relocate(place);
+    }
 }
 
 /// The pass that keeps every row with its own weight, for data no larger than the coreset asked for.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Keeping;
 
 impl Pass for Keeping {
@@ -135,6 +144,10 @@ impl Pass for Keeping {
 
     fn merge(&self, state: &mut Vec<RowSet>, next: Vec<RowSet>) {
         state.extend(next);
+    }
+
+    fn relocate(&self, state: &mut Vec<RowSet>, place: &dyn Fn(u64) -> u64) {
+        state.iter_mut().for_each(|rows| rows.relocate(place));
     }
 }
 

@@ -50,7 +50,7 @@ impl Radius {
 }
 
 /// All that the bound depends on but the row.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Bound {
     centers: Centers,
     groups: Groups,

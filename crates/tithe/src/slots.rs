@@ -6,6 +6,8 @@
 //! M times and M rows, whatever its length, and `S` need not be known in advance. Two states merge by
 //! keeping the smaller time of each slot: exact, associative, commutative, and without randomness.
 
+use serde::{Deserialize, Serialize};
+
 use crate::block::{Block, RowSet};
 use crate::math::vectorized;
 use crate::rng::{Lots, Rng};
@@ -14,7 +16,7 @@ use crate::rng::{Lots, Rng};
 const GANG: usize = 64;
 
 /// The state of M races, for some blocks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Slots {
     /// `S`, the sum of the shares.
     pub total: f64,
@@ -23,7 +25,7 @@ pub struct Slots {
     parts: Vec<Part>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Winner {
     slot: u32,
     time: f64,
@@ -32,7 +34,7 @@ struct Winner {
 }
 
 /// Rows copied out of one block.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Part {
     rows: RowSet,
     shares: Vec<f64>,
@@ -200,6 +202,11 @@ impl Slots {
             winner.part = 0;
         }
         self.parts = vec![sorted];
+    }
+
+    /// Moves all rows to other positions, in the same order.
+    pub fn relocate(&mut self, place: &dyn Fn(u64) -> u64) {
+        self.parts.iter_mut().for_each(|part| part.rows.relocate(place));
     }
 
     /// Keeps only the first `slots` races: they are as independent as all of them.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE};
+use crate::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE, RowSet};
 use crate::encoding::{Coding, Encoding, Feature, Label, LabelValue, Unseen};
 use crate::engine::{Engine, Missing};
 use crate::error::{Error, ErrorKind, Result};
@@ -47,15 +47,18 @@ impl Default for EncodingSettings {
 }
 
 /// The pass.
-struct Survey<'a> {
-    table: &'a Table,
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Survey {
+    /// How many of the columns are features.
+    features: usize,
     max_levels: usize,
     slots: usize,
     seed: Seed,
 }
 
 /// What the pass found, for some blocks.
-struct Found {
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Found {
     rows_read: u64,
     rows: u64,
     columns: Vec<ColumnFound>,
@@ -63,7 +66,7 @@ struct Found {
     fingerprint: Fingerprint,
 }
 
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct ColumnFound {
     flaws: Flaws,
     moments: Moments,
@@ -73,16 +76,17 @@ struct ColumnFound {
 }
 
 /// Values that cannot be computed with.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct Flaws {
     missing: u64,
     infinite: u64,
     inexact: u64,
-    first: Option<u64>,
+    /// The first row that has one.
+    first: Option<RowSet>,
 }
 
 /// Weighted mass, mean and sum of squared deviations.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
 struct Moments {
     mass: f64,
     mean: f64,
@@ -90,17 +94,20 @@ struct Moments {
 }
 
 /// Weighted mass of each level, while there are not too many.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct Levels {
     mass: BTreeMap<String, f64>,
     too_many: bool,
 }
 
 /// The distinct numbers of the label and how often they occur; more than two are too many, so few are kept.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct Numbers(Vec<(f64, u64)>);
 
 const NUMBERS_KEPT: usize = 4;
+
+/// Columns of a faulty row that are shown.
+const ROW_SHOWN: usize = 8;
 
 /// What a survey gives to the driver.
 pub struct Learnt {
@@ -133,7 +140,8 @@ pub fn survey(
     seed: Seed,
 ) -> Result<Learnt> {
     let table = engine.table();
-    let pass = Survey { table, max_levels: settings.max_levels, slots: 1000 * clusters, seed };
+    let features = table.features().len();
+    let pass = Survey { features, max_levels: settings.max_levels, slots: 1000 * clusters, seed };
     let found = engine.run(&pass)?.ok_or_else(|| no_rows(nothing_in(table)))?;
     check(table, &found, missing)?;
     let (encoding, warnings) = match &settings.known {
@@ -175,7 +183,7 @@ fn nothing_in(table: &Table) -> String {
     }
 }
 
-impl Pass for Survey<'_> {
+impl Pass for Survey {
     const NAME: &'static str = "learning the columns";
     type State = Found;
     type Worker = Racer;
@@ -185,7 +193,7 @@ impl Pass for Survey<'_> {
     }
 
     fn visit(&self, racer: &mut Racer, block: &Block) -> Result<Found> {
-        let features = self.table.features().len();
+        let features = self.features;
         let weights = match block.columns.get(features + 1) {
             Some(Column::Number(weights)) => Some(&weights[..]),
             _ => None,
@@ -216,7 +224,7 @@ impl Pass for Survey<'_> {
                 }
             })
             .collect();
-        let mut rng = self.seed.stream(Purpose::ClusteringRows, block.index);
+        let mut rng = self.seed.stream(Purpose::ClusteringRows, block.stream);
         let picks = match weights {
             None => racer.race_alike(block, &mut rng),
             // A weight that is not one is reported by `check`; it must not spoil the race before that.
@@ -241,12 +249,20 @@ impl Pass for Survey<'_> {
             ours.not_positive = ours.not_positive.or(theirs.not_positive);
         }
     }
+
+    fn relocate(&self, found: &mut Found, place: &dyn Fn(u64) -> u64) {
+        found.picks.relocate(place);
+        for column in &mut found.columns {
+            column.flaws.first.iter_mut().for_each(|row| row.relocate(place));
+            column.not_positive = column.not_positive.map(|(position, value)| (place(position), value));
+        }
+    }
 }
 
-impl Survey<'_> {
+impl Survey {
     /// How many levels of a column are kept: of a feature as many as it may have, of the label a few.
     fn levels_kept(&self, column: usize) -> usize {
-        if column < self.table.features().len() { self.max_levels } else { NUMBERS_KEPT }
+        if column < self.features { self.max_levels } else { NUMBERS_KEPT }
     }
 
     fn text(
@@ -262,7 +278,7 @@ impl Survey<'_> {
         for (row, &code) in codes.iter().enumerate() {
             match mass.get_mut(code as usize) {
                 Some(mass) => *mass += weights.map_or(1.0, |weights| weights[row]),
-                None => found.flaws.add(block.position(row), MISSING_CODE == code, false),
+                None => found.flaws.add(block, row, MISSING_CODE == code, false),
             }
         }
         for (level, mass) in levels.iter().zip(mass).filter(|(_, mass)| *mass != 0.0) {
@@ -319,23 +335,23 @@ impl Flaws {
         let mut flaws = Flaws::default();
         for (row, value) in values.iter().enumerate().filter(|(_, value)| !value.is_finite()) {
             let inexact = value.to_bits() == INEXACT.to_bits();
-            flaws.add(block.position(row), value.is_nan() && !inexact, inexact);
+            flaws.add(block, row, value.is_nan() && !inexact, inexact);
         }
         flaws
     }
 
-    fn add(&mut self, position: u64, missing: bool, inexact: bool) {
+    fn add(&mut self, block: &Block, row: usize, missing: bool, inexact: bool) {
         self.missing += u64::from(missing);
         self.inexact += u64::from(inexact);
         self.infinite += u64::from(!missing && !inexact);
-        self.first = self.first.or(Some(position));
+        self.first.get_or_insert_with(|| RowSet::copy(block, &[row]));
     }
 
     fn merge(&mut self, next: Flaws) {
         self.missing += next.missing;
         self.infinite += next.infinite;
         self.inexact += next.inexact;
-        self.first = self.first.or(next.first);
+        self.first = self.first.take().or(next.first);
     }
 
     fn describe(&self, column: &str) -> Option<String> {
@@ -349,8 +365,8 @@ impl Flaws {
             .filter(|(count, _)| *count > 0)
             .map(|(count, kind)| format!("{count} {kind}"))
             .collect();
-        let first = self.first? + 1;
-        Some(format!("'{column}' ({}, the first in row {first})", counts.join(", ")))
+        let row = self.first.as_ref()?.positions.first()? + 1;
+        Some(format!("'{column}' ({}, the first in row {row})", counts.join(", ")))
     }
 }
 
@@ -480,7 +496,14 @@ fn check(table: &Table, found: &Found, missing: Missing) -> Result<()> {
         .filter_map(|(field, column)| column.flaws.describe(&field.name))
         .collect();
     if missing == Missing::Error && !flaws.is_empty() {
-        let what = format!("values that cannot be used in {}", flaws.join(", "));
+        let mut what = format!("values that cannot be used in {}", flaws.join(", "));
+        // Rows that stand in no file are found by what they hold.
+        if table.source().files().is_empty()
+            && let Some((at, row)) =
+                found.columns.iter().zip(0..).find_map(|(c, at)| Some((at, c.flaws.first.as_ref()?)))
+        {
+            what = format!("{what}; {}", shown(table.fields(), row, at));
+        }
         return Err(ErrorKind::Missing { what }.into());
     }
     for (field, column) in table.fields().iter().zip(&found.columns) {
@@ -504,6 +527,18 @@ fn check(table: &Table, found: &Found, missing: Missing) -> Result<()> {
         .into());
     }
     Ok(())
+}
+
+/// A row in words, as far as the columns about `at`.
+fn shown(fields: &[Field], row: &RowSet, at: usize) -> String {
+    let start = at.saturating_sub(ROW_SHOWN / 2).min(fields.len().saturating_sub(ROW_SHOWN));
+    let shown = (start..fields.len().min(start + ROW_SHOWN))
+        .filter_map(|c| Some(format!("{} = {}", fields[c].name, row.segment.columns.get(c)?.show(0))));
+    format!(
+        "row {} has {}",
+        row.positions.first().map_or(0, |row| row + 1),
+        shown.collect::<Vec<_>>().join(", ")
+    )
 }
 
 fn learn(table: &Table, found: &Found, settings: &EncodingSettings) -> Result<(Encoding, Vec<String>)> {

@@ -4,6 +4,8 @@
 //! For draws `θ_s` the log-ratio of the full data's posterior to what they were drawn from is `L(θ_s) + ln p(θ_s) − lp_s`.
 //! Half its variance estimates the KL; Pareto-smoothed, it gives importance weights with a measure of their worth.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::block::Block;
@@ -209,7 +211,7 @@ pub fn log_likelihoods(
     encoding: &Encoding,
     theta: &[Vec<f64>],
 ) -> Result<(Vec<f64>, Identity)> {
-    let evaluated = engine.run(&Evaluating { encoding, theta })?;
+    let evaluated = engine.run(&Evaluating { encoding: Cow::Borrowed(encoding), theta: theta.into() })?;
     Ok(evaluated.map_or_else(
         || (vec![0.0; theta.len()], Identity::default()),
         |evaluated| (evaluated.values, evaluated.identity),
@@ -217,12 +219,14 @@ pub fn log_likelihoods(
 }
 
 /// The pass: the log-likelihood at many parameters, a matrix product for each tile.
-struct Evaluating<'a> {
-    encoding: &'a Encoding,
-    theta: &'a [Vec<f64>],
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Evaluating<'a> {
+    encoding: Cow<'a, Encoding>,
+    theta: Cow<'a, [Vec<f64>]>,
 }
 
-struct Evaluated {
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Evaluated {
     values: Vec<f64>,
     identity: Identity,
 }
@@ -237,11 +241,11 @@ impl Pass for Evaluating<'_> {
     }
 
     fn visit(&self, scratch: &mut Scratch, block: &Block) -> Result<Evaluated> {
-        check_labels(self.encoding, block)?;
+        check_labels(&self.encoding, block)?;
         let encoder = self.encoding.encoder(block)?;
         let mut sums = ValueSums::new(self.theta.len());
         for t in 0..encoder.tiles() {
-            sums.add_tile(&encoder.tile(t, scratch), self.theta);
+            sums.add_tile(&encoder.tile(t, scratch), &self.theta);
         }
         Ok(Evaluated { values: sums.finish(), identity: Identity::of(block) })
     }

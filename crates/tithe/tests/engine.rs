@@ -109,6 +109,7 @@ impl Unit for CutUnit {
 }
 
 /// Writes down every block.
+#[derive(serde::Serialize)]
 struct Protocol;
 
 type Seen = Vec<(u64, Vec<(u64, f64)>)>;

@@ -12,6 +12,7 @@ use faer::linalg::matmul::triangular::{BlockStructure, matmul as matmul_triangul
 use faer::linalg::triangular_inverse::invert_lower_triangular;
 use faer::{Accum, Mat, MatRef, Par, Side};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::math::{exp_nonpositive, vectorized};
@@ -30,12 +31,33 @@ pub(crate) fn slope_and_curvature(s: f64) -> (f64, f64) {
 }
 
 /// The pilot and its whitening: what turns points into local features.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "PlainMap", into = "PlainMap")]
 pub struct LocalMap {
     /// The pilot `θ̂`.
     theta: Vec<f64>,
     /// `Cᵀ = L⁻¹`, lower triangular.
     whitening: Mat<f64>,
+}
+
+/// A map as it travels: the pilot, and the whitening column by column.
+#[derive(Serialize, Deserialize)]
+struct PlainMap(Vec<f64>, Vec<f64>);
+
+impl From<LocalMap> for PlainMap {
+    fn from(map: LocalMap) -> PlainMap {
+        let dim = map.dim();
+        let entries = (0..dim * dim).map(|at| map.whitening[(at % dim, at / dim)]);
+        PlainMap(map.theta.clone(), entries.collect())
+    }
+}
+
+impl From<PlainMap> for LocalMap {
+    fn from(PlainMap(theta, entries): PlainMap) -> LocalMap {
+        let dim = theta.len();
+        let entry = |i, j| entries.get(j * dim + i).copied().unwrap_or(f64::NAN);
+        LocalMap { whitening: Mat::from_fn(dim, dim, entry), theta }
+    }
 }
 
 /// A sum of feature vectors `Σ w F`, the target `b`, or a difference of such sums.

@@ -152,6 +152,17 @@ impl Race {
         }
     }
 
+    /// Moves all rows to other positions, in the same order.
+    pub(crate) fn relocate(&mut self, place: &dyn Fn(u64) -> u64) {
+        for heap in [&mut self.by_share, &mut self.by_norm] {
+            let moved = std::mem::take(heap).into_iter().map(|mut runner| {
+                runner.candidate.position = place(runner.candidate.position);
+                runner
+            });
+            *heap = moved.collect();
+        }
+    }
+
     /// The pool.
     pub fn finish(self) -> Pool {
         let mut candidates: Vec<Candidate> = Vec::new();

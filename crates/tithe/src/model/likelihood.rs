@@ -194,7 +194,7 @@ impl ValueSums {
 }
 
 /// Value, gradient and curvature of the log-likelihood of some rows; those of other rows can be added.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Curvature {
     /// `L(θ)`.
     pub value: f64,

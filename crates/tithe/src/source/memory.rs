@@ -206,7 +206,6 @@ impl Scan for BatchesScan {
     }
 }
 
-/// One batch.
 pub(super) struct BatchUnit {
     pub batch: RecordBatch,
     pub projection: Arc<Projection>,

@@ -18,6 +18,7 @@ mod ndjson;
 pub mod once;
 mod parquet;
 mod part;
+pub mod partition;
 mod row;
 mod token;
 
@@ -38,6 +39,11 @@ pub trait Source: Send + Sync {
     /// Position of the first row, where the source is a part of something larger.
     fn first_row(&self) -> u64 {
         0
+    }
+
+    /// The number of this part, where the source is one of many parts that are read apart from each other.
+    fn part(&self) -> Option<u64> {
+        None
     }
 
     /// The files that are read.

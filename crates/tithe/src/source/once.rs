@@ -1,89 +1,16 @@
-//! Record batches that come once: read as they pass by, or kept in memory up to a budget, beyond that in a temporary file.
+//! Record batches that come once: kept in memory up to a budget, beyond that in a temporary file.
 
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{Array, RecordBatch};
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, SchemaRef};
 
-use super::arrays::read_as_text;
-use super::batch::{Projection, fields_of};
 use super::input::Input;
-use super::memory::{BatchUnit, Batches, NAME};
-use super::part::{check_columns, check_names};
-use super::{Scan, Source, Unit};
-use crate::block::Field;
+use super::memory::{Batches, NAME};
 use crate::error::{Error, ErrorKind, Result};
-
-type Reader = Box<dyn Iterator<Item = std::result::Result<RecordBatch, ArrowError>> + Send>;
-
-/// Batches that pass by: a source that can be scanned once, and holds no more than a few of them.
-pub struct Passing {
-    schema: SchemaRef,
-    fields: Vec<Field>,
-    reader: Mutex<Option<Reader>>,
-}
-
-impl Passing {
-    /// The batches; `schema` is that of each.
-    pub fn new(
-        schema: SchemaRef,
-        batches: impl Iterator<Item = std::result::Result<RecordBatch, ArrowError>> + Send + 'static,
-    ) -> Result<Passing> {
-        let fields = fields_of(&schema);
-        let names: Vec<String> = fields.iter().map(|field| field.name.clone()).collect();
-        check_names(Path::new(NAME), &names, None)?;
-        Ok(Passing { schema, fields, reader: Mutex::new(Some(Box::new(batches))) })
-    }
-
-    /// Reads a column as text, whatever it holds.
-    pub fn read_as_text(&mut self, name: &str) -> Result<()> {
-        read_as_text(&mut self.fields, name)
-    }
-}
-
-impl Source for Passing {
-    fn fields(&self) -> &[Field] {
-        &self.fields
-    }
-
-    fn rows(&self) -> Option<u64> {
-        None
-    }
-
-    fn scan(&self, columns: &[usize]) -> Result<Box<dyn Scan>> {
-        check_columns(&self.fields, columns)?;
-        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(reader) = reader else {
-            return Err(Error::malformed(Path::new(NAME), "comes only once and was read already"));
-        };
-        let projection = Arc::new(Projection::from_whole(&self.fields, columns));
-        Ok(Box::new(PassingScan { schema: self.schema.clone(), reader, projection, next_row: 0 }))
-    }
-}
-
-struct PassingScan {
-    schema: SchemaRef,
-    reader: Reader,
-    projection: Arc<Projection>,
-    next_row: u64,
-}
-
-impl Scan for PassingScan {
-    fn next_unit(&mut self) -> Result<Option<Box<dyn Unit>>> {
-        let Some(batch) = self.reader.next() else { return Ok(None) };
-        let batch = batch.map_err(|error| Error::malformed(Path::new(NAME), error.to_string()))?;
-        if batch.schema().fields() != self.schema.fields() {
-            return Err(Error::malformed(Path::new(NAME), "the batches differ in their columns"));
-        }
-        let first_row = self.next_row;
-        self.next_row += batch.num_rows() as u64;
-        Ok(Some(Box::new(BatchUnit { batch, projection: self.projection.clone(), first_row })))
-    }
-}
 
 /// What came once and can be read as often as wanted.
 #[derive(Clone)]
@@ -157,8 +84,9 @@ fn batch_bytes(batch: &RecordBatch) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::{OpenOptions, open_inputs};
+    use crate::source::{OpenOptions, Source, open_inputs};
     use arrow_array::{ArrayRef, Float64Array, StringArray};
+    use std::sync::Arc;
 
     fn batches() -> (SchemaRef, Vec<RecordBatch>) {
         let batch = |start: i32| {
@@ -201,15 +129,6 @@ mod tests {
         }
         let stopped = keep(schema, all.into_iter().map(Ok), 0, || true);
         assert!(matches!(stopped.err().unwrap().kind(), ErrorKind::Cancelled));
-    }
-
-    #[test]
-    fn what_passes_by_is_read_once() {
-        let (schema, all) = batches();
-        let source = Passing::new(schema, all.into_iter().map(Ok)).unwrap();
-        assert_eq!(sum_of_x(&source), 5000.0 * 4999.0 / 2.0);
-        let again = source.scan(&[0]).err().unwrap().to_string();
-        assert!(again.contains("comes only once"), "{again}");
     }
 
     #[test]

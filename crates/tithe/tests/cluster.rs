@@ -1,0 +1,199 @@
+//! The engine for data on many machines: partitions kept apart give what one machine gives.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow_array::{ArrayRef, Float64Array, RecordBatch, RecordBatchIterator, StringArray};
+use tithe::build::{BuildSettings, build_on};
+use tithe::cluster::{Cluster, ClusterEngine, do_task, empty_outcome, join_outcomes};
+use tithe::coreset::Method;
+use tithe::engine::{EngineSettings, LocalEngine, Missing};
+use tithe::error::{ErrorKind, Result};
+use tithe::files::coreset_bytes;
+use tithe::fit::{FitSettings, fit_coreset};
+use tithe::generate::Recipe;
+use tithe::progress::Silent;
+use tithe::rng::Seed;
+use tithe::selection::Size;
+use tithe::source::memory::Batches;
+use tithe::source::partition::Passing;
+use tithe::table::{Roles, Table};
+use tithe::verify::{VerifySettings, verify};
+
+#[derive(Clone, Copy)]
+enum Change {
+    LosesARow,
+    IsReversed,
+}
+
+/// A cluster in this process: each task is done twice and out of order, as when machines fail.
+struct Here {
+    partitions: Vec<RecordBatch>,
+    joined: Option<usize>,
+    runs: AtomicUsize,
+    /// Changes the first partition from this run on.
+    changes: Option<(usize, Change)>,
+}
+
+impl Here {
+    fn new(partitions: Vec<RecordBatch>) -> Here {
+        Here { partitions, joined: None, runs: AtomicUsize::new(0), changes: None }
+    }
+
+    fn one(&self, task: &[u8], number: usize, run: usize) -> Result<Vec<u8>> {
+        let mut batch = self.partitions[number].clone();
+        if batch.num_rows() == 0 {
+            return empty_outcome(number as u64);
+        }
+        let change = self.changes.filter(|(from, _)| number == 0 && run >= *from).map(|(_, change)| change);
+        if let Some(Change::LosesARow) = change {
+            batch = batch.slice(0, batch.num_rows() - 1);
+        }
+        // Batches of a hundred rows: blocks are put together from them.
+        let mut pieces: Vec<_> = (0..batch.num_rows())
+            .step_by(100)
+            .map(|at| Ok(batch.slice(at, 100.min(batch.num_rows() - at))))
+            .collect();
+        if let Some(Change::IsReversed) = change {
+            pieces.reverse();
+        }
+        do_task(task, number as u64, |text| {
+            let mut rows = Passing::new(Box::new(RecordBatchIterator::new(pieces, batch.schema())))?;
+            text.iter().try_for_each(|name| rows.read_as_text(name))?;
+            Ok(Box::new(rows))
+        })
+    }
+}
+
+impl Cluster for Here {
+    fn run(&self, _name: &str, task: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let run = self.runs.fetch_add(1, Ordering::Relaxed);
+        let mut outcomes = Vec::new();
+        for number in 0..self.partitions.len() {
+            let outcome = self.one(task, number, run)?;
+            assert_eq!(outcome, self.one(task, number, run)?, "a task tried again gives the same bytes");
+            outcomes.push(outcome);
+        }
+        if let Some(size) = self.joined {
+            outcomes = outcomes.chunks(size).map(|some| join_outcomes(task, some)).collect::<Result<_>>()?;
+        }
+        outcomes.reverse();
+        Ok(outcomes)
+    }
+}
+
+fn data(rows: usize) -> RecordBatch {
+    let made = Recipe::Mixture.data(Seed(7), rows);
+    let mut columns: Vec<(String, ArrayRef)> = vec![(
+        "colour".to_string(),
+        Arc::new(StringArray::from_iter_values((0..rows).map(|i| ["red", "green", "blue"][i * i % 7 % 3]))),
+    )];
+    for (i, values) in made.x.into_iter().enumerate() {
+        columns.push((format!("x{i}"), Arc::new(Float64Array::from(values))));
+    }
+    columns.push(("y".to_string(), Arc::new(Float64Array::from(made.y))));
+    RecordBatch::try_from_iter(columns).expect("columns of one length")
+}
+
+fn split(all: &RecordBatch, sizes: &[usize]) -> Vec<RecordBatch> {
+    let mut start = 0;
+    let parts = sizes.iter().map(|&size| {
+        start += size;
+        all.slice(start - size, size)
+    });
+    parts.collect()
+}
+
+fn table(all: &RecordBatch) -> Table {
+    let batches = Batches::new(all.schema(), vec![all.clone()]).expect("batches");
+    let roles = Roles { label: "y".to_string(), ..Roles::default() };
+    Table::new(Box::new(batches), &roles).expect("a table")
+}
+
+fn settings(method: Method) -> BuildSettings {
+    BuildSettings { method, size: Size::Rows(200), ..BuildSettings::default() }
+}
+
+fn built_here(here: &Here, all: &RecordBatch, block_rows: usize, method: Method) -> Result<Vec<u8>> {
+    let engine = ClusterEngine::new(here, table(all), Missing::Error, Some(block_rows), &Silent)?;
+    coreset_bytes(&build_on(&engine, Missing::Error, &settings(method))?.coreset)
+}
+
+fn built_locally(all: &RecordBatch, block_rows: usize, method: Method) -> Vec<u8> {
+    let engine = EngineSettings { block_rows: Some(block_rows), ..EngineSettings::default() };
+    let engine = LocalEngine::new(table(all), &engine, &Silent).expect("an engine");
+    let built = build_on(&engine, Missing::Error, &settings(method)).expect("a coreset");
+    coreset_bytes(&built.coreset).expect("bytes")
+}
+
+#[test]
+fn partitions_that_are_blocks_give_the_bytes_of_one_machine() {
+    let all = data(20_000);
+    for method in [Method::Calibrated, Method::Sensitivity, Method::Uniform] {
+        let here = Here::new(split(&all, &[4000; 5]));
+        let bytes = built_here(&here, &all, 4000, method).expect("a coreset");
+        assert!(bytes == built_locally(&all, 4000, method), "{method:?}");
+    }
+}
+
+#[test]
+fn partitions_of_many_blocks_and_of_none_agree_with_one_machine() {
+    let all = data(20_000);
+    let here = Here::new(split(&all, &[0, 9500, 0, 500, 9999, 1, 0]));
+    let engine =
+        ClusterEngine::new(&here, table(&all), Missing::Error, Some(1000), &Silent).expect("an engine");
+    let built = build_on(&engine, Missing::Error, &settings(Method::Calibrated)).expect("a coreset").coreset;
+    assert_eq!(built.provenance.rows, 20_000);
+    let certificate = built.provenance.calibration.as_ref().expect("a certificate");
+    assert!(certificate.certificate.kl < 1e-3, "{}", certificate.certificate.kl);
+
+    // Rows stand where the coreset says: their values are those of the data at these positions.
+    let x = all.column(3).as_any().downcast_ref::<Float64Array>().expect("numbers");
+    let tithe::block::Column::Number(kept) = &built.rows.segment.columns[3] else { panic!("numbers") };
+    for (position, value) in built.rows.positions.iter().zip(kept.iter()) {
+        assert_eq!(x.value(*position as usize), *value);
+    }
+
+    // The same rows are recognised, however they are split.
+    let fit = fit_coreset(&built, &FitSettings::default(), &Silent).expect("a fit");
+    let other = Here::new(split(&all, &[15_000, 5000]));
+    let engine = ClusterEngine::new(&other, table(&all), Missing::Error, None, &Silent).expect("an engine");
+    let found = verify(&engine, &fit, &VerifySettings { draws: 50, force: false }).expect("a check");
+    assert!(found.same_data && found.kl < 0.01, "{}", found.kl);
+}
+
+#[test]
+fn joined_outcomes_give_the_same_choice_of_rows() {
+    // Sums differ in the last digits with the order of adding; which rows win does not.
+    let all = data(6000);
+    let sizes = [600; 10];
+    let alone = Here::new(split(&all, &sizes));
+    let joined = Here { joined: Some(3), ..Here::new(split(&all, &sizes)) };
+    let rows = |here: &Here| {
+        let engine =
+            ClusterEngine::new(here, table(&all), Missing::Error, Some(600), &Silent).expect("an engine");
+        let built = build_on(&engine, Missing::Error, &settings(Method::Uniform)).expect("a coreset");
+        built.coreset.rows.positions
+    };
+    assert_eq!(rows(&alone), rows(&joined));
+}
+
+#[test]
+fn data_that_changes_between_passes_is_refused() {
+    let all = data(5000);
+    let changed = |from, change| {
+        let here = Here { changes: Some((from, change)), ..Here::new(split(&all, &[2500, 2500])) };
+        let error = built_here(&here, &all, 1000, Method::Calibrated).expect_err("other rows");
+        assert!(matches!(error.kind(), ErrorKind::Changed { .. }), "{error}");
+        assert!(error.help().is_some_and(|help| help.contains("persist")));
+        error.to_string()
+    };
+    let lost = changed(2, Change::LosesARow);
+    assert!(lost.contains("partition 0 had 2500 rows, and now has 2499"), "{lost}");
+    // The last pass brings the rows themselves.
+    let passes = Here::new(split(&all, &[2500, 2500]));
+    built_here(&passes, &all, 1000, Method::Calibrated).expect("a coreset");
+    let last = passes.runs.load(Ordering::Relaxed) - 1;
+    let moved = changed(last, Change::IsReversed);
+    assert!(moved.contains("another row stands at"), "{moved}");
+}

@@ -1,0 +1,201 @@
+//! Data on a cluster: the driver's side, which asks Python to have a task done on every partition, and the workers' side.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+use tithe::build::build_on;
+use tithe::cluster::{Cluster, ClusterEngine, do_task, empty_outcome, join_outcomes};
+use tithe::error::{ErrorKind, Result};
+use tithe::full_data::open_with;
+use tithe::source::partition::Passing;
+use tithe::source::{OpenOptions, Source, open};
+use tithe::table::Table;
+use tithe::verify::{VerifySettings, verify as verify_against};
+
+use crate::coreset::Coreset;
+use crate::data::{Data, Opener};
+use crate::errors::to_python;
+use crate::options::{Building, Columns, Reading};
+use crate::posterior::{Posterior, Verified, verified};
+use crate::shared::stream_of;
+use crate::work::{Watch, run};
+
+/// A Python function `run(name, task) -> [outcome]`, and what it raised.
+#[derive(Clone)]
+struct Runner {
+    function: Arc<Py<PyAny>>,
+    raised: Arc<Mutex<Option<PyErr>>>,
+}
+
+impl Runner {
+    fn new(function: Py<PyAny>) -> Runner {
+        Runner { function: Arc::new(function), raised: Arc::default() }
+    }
+
+    /// What the function raised, rather than that work stopped.
+    fn reason(&self, stopped: PyErr) -> PyErr {
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or(stopped)
+    }
+}
+
+impl Cluster for Runner {
+    fn run(&self, name: &str, task: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let called = Python::attach(|py| {
+            let outcomes = self.function.call1(py, (name, PyBytes::new(py, task)))?;
+            let outcomes: Vec<PyBackedBytes> = outcomes.extract(py)?;
+            Ok(outcomes.iter().map(|outcome| outcome.to_vec()).collect())
+        });
+        called.map_err(|raised: PyErr| {
+            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(raised);
+            ErrorKind::Cancelled.into()
+        })
+    }
+}
+
+/// Opens data for its columns alone.
+fn columns(opener: &Opener, reading: &Reading, columns: &Columns, watch: &Watch) -> Result<Table> {
+    let budget = opener.budget(reading.memory);
+    let source = opener.open(&reading.open_options(budget)?, budget, watch)?;
+    let roles = columns.roles(&*source)?;
+    Table::new(source, &roles)
+}
+
+/// The same, for the columns that a posterior knows.
+fn known_columns(
+    opener: &Opener,
+    reading: &Reading,
+    posterior: &tithe::fit::Fit,
+    watch: &Watch,
+) -> Result<Table> {
+    let budget = opener.budget(reading.memory);
+    let options = reading.open_options(budget)?;
+    open_with(&posterior.encoding, &options, |options| opener.open(options, budget, watch))
+}
+
+fn names(py: Python<'_>, table: Result<Table>) -> PyResult<Vec<String>> {
+    let table = table.map_err(|error| to_python(py, &error))?;
+    Ok(table.fields().iter().map(|field| field.name.clone()).collect())
+}
+
+/// The columns that a build reads.
+#[pyfunction]
+pub fn columns_to_build(data: &Data, options: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    let (reading, roles): (Reading, Columns) = (options.extract()?, options.extract()?);
+    names(options.py(), columns(&data.opener(), &reading, &roles, &Watch::default()))
+}
+
+/// The columns that a check of a posterior reads.
+#[pyfunction]
+pub fn columns_to_verify(
+    posterior: &Posterior,
+    data: &Data,
+    options: &Bound<'_, PyAny>,
+) -> PyResult<Vec<String>> {
+    let reading: Reading = options.extract()?;
+    names(options.py(), known_columns(&data.opener(), &reading, &posterior.0, &Watch::default()))
+}
+
+/// Builds a coreset of data whose rows are elsewhere; `data` has its columns.
+#[pyfunction]
+pub fn build_elsewhere(
+    data: &Data,
+    options: &Bound<'_, PyAny>,
+    function: Py<PyAny>,
+    watcher: &Bound<'_, PyAny>,
+) -> PyResult<Coreset> {
+    let (reading, roles): (Reading, Columns) = (options.extract()?, options.extract()?);
+    let building: Building = options.extract()?;
+    let (opener, runner) = (data.opener(), Runner::new(function));
+    let on_thread = runner.clone();
+    let built = run(watcher, move |watch| {
+        let settings = building.settings(roles.encoding())?;
+        let missing = roles.missing()?;
+        let table = columns(&opener, &reading, &roles, watch)?;
+        let engine = ClusterEngine::new(&on_thread, table, missing, reading.block_rows, watch)?;
+        build_on(&engine, missing, &settings)
+    });
+    Ok(Coreset(Arc::new(built.map_err(|stopped| runner.reason(stopped))?.coreset)))
+}
+
+/// Checks a posterior against data whose rows are elsewhere.
+#[pyfunction]
+pub fn verify_elsewhere<'py>(
+    posterior: &Posterior,
+    data: &Data,
+    options: &Bound<'_, PyAny>,
+    draws: usize,
+    force: bool,
+    function: Py<PyAny>,
+    watcher: &Bound<'py, PyAny>,
+) -> PyResult<Verified<'py>> {
+    let reading: Reading = options.extract()?;
+    let (opener, fit, runner) = (data.opener(), posterior.0.clone(), Runner::new(function));
+    let on_thread = runner.clone();
+    let found = run(watcher, move |watch| {
+        let table = known_columns(&opener, &reading, &fit, watch)?;
+        let engine = ClusterEngine::new(&on_thread, table, fit.basis.missing(), reading.block_rows, watch)?;
+        verify_against(&engine, &fit, &VerifySettings { draws, force })
+    });
+    Ok(verified(watcher.py(), &found.map_err(|stopped| runner.reason(stopped))?))
+}
+
+/// Does a task on a partition whose rows an `__arrow_c_stream__` gives.
+#[pyfunction]
+pub fn task_on_stream<'py>(
+    py: Python<'py>,
+    task: &[u8],
+    partition: u64,
+    capsule: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let reader = stream_of(capsule)?;
+    let done = py.detach(|| {
+        do_task(task, partition, |text| {
+            let mut rows = Passing::new(Box::new(reader))?;
+            text.iter().try_for_each(|name| rows.read_as_text(name))?;
+            Ok(Box::new(rows) as Box<dyn Source>)
+        })
+    });
+    bytes(py, done)
+}
+
+/// Does a task on a partition that is a file.
+#[pyfunction]
+pub fn task_on_file<'py>(
+    py: Python<'py>,
+    task: &[u8],
+    partition: u64,
+    path: String,
+    options: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let reading: Reading = options.extract()?;
+    let done = py.detach(|| {
+        do_task(task, partition, |text| {
+            let options = reading.open_options(crate::data::Budget { once: 0, decoded: 0 })?;
+            open(&[path], &OpenOptions { text: text.to_vec(), ..options })
+        })
+    });
+    bytes(py, done)
+}
+
+/// The outcome of any task on a partition without rows.
+#[pyfunction]
+pub fn task_on_nothing(py: Python<'_>, partition: u64) -> PyResult<Bound<'_, PyBytes>> {
+    bytes(py, empty_outcome(partition))
+}
+
+/// Joins outcomes of a task.
+#[pyfunction]
+pub fn joined<'py>(
+    py: Python<'py>,
+    task: &[u8],
+    outcomes: Vec<PyBackedBytes>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let outcomes: Vec<Vec<u8>> = outcomes.iter().map(|outcome| outcome.to_vec()).collect();
+    bytes(py, py.detach(|| join_outcomes(task, &outcomes)))
+}
+
+fn bytes(py: Python<'_>, made: Result<Vec<u8>>) -> PyResult<Bound<'_, PyBytes>> {
+    made.map(|made| PyBytes::new(py, &made)).map_err(|error| to_python(py, &error))
+}

@@ -1,0 +1,379 @@
+"""Coresets of Spark DataFrames: the same passes as on one machine, run where the rows are.
+
+>>> core = tithe.spark.build(df, label="y", size=1000)      # doctest: +SKIP
+
+The driver asks for one pass after the other; each is a ``mapInArrow`` that streams a partition's rows into the native code
+and gives back a small state. Nothing is computed in Python.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from . import _native
+from ._coreset import Coreset
+from ._data import Path, is_path, native
+from ._errors import ClusterError, ColumnError, InputTypeError, NoRowsError, SettingError, TitheError
+from ._options import build_options, reading, whole
+from ._posterior import Posterior, Verification, verification
+from ._progress import Watcher
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+__all__ = ["build", "predict", "verify"]
+
+SparkData: TypeAlias = "DataFrame | Path | Sequence[Path]"
+Batches: TypeAlias = "Iterator[pa.RecordBatch]"
+
+#: States are joined on the workers by so many, where there are more partitions than that.
+_JOINED = 64
+#: What :func:`predict` adds.
+_PREDICTED = ("probability", "probability_sd", "probability_lower", "probability_upper")
+#: What a task gives back: the partition, and its outcome or what went wrong.
+_OUTCOME = "partition long, outcome binary, error binary"
+
+
+def build(data: SparkData, *, persist: bool = False, progress: bool | None = None, **settings: Any) -> Coreset:
+    """Build a coreset of a Spark DataFrame: calibrated and certified as on one machine.
+
+    Parameters
+    ----------
+    data:
+        A DataFrame; or paths of files that all workers see, which they then read themselves, a task a file: faster, but
+        without Spark's filters and partition columns.
+    persist:
+        Keep the columns in use in the cluster's memory from the first pass to the last. Worth it where reading or
+        computing the DataFrame costs more than the passes, and needed where it gives other rows, or the same rows in
+        another order, each time.
+    progress:
+        Show a bar (with tqdm); by default on a terminal and in a notebook.
+    settings:
+        All others as for :func:`tithe.build`: ``label``, ``size``, ``kl``, ``method``, ``weight``, ``features``,
+        ``exclude``, ``text``, ``missing``, ``seed`` and so on. The result depends on the partitioning as it depends on
+        ``block_rows``: the same partitions, seed and settings give the same bytes.
+
+    Notes
+    -----
+    Columns of Spark ML's vectors are taken apart: ``features`` of five numbers becomes ``features_0`` to ``features_4``.
+    """
+    options = build_options(**settings)
+    table = _Table(data, persist)
+    names = _native.columns_to_build(table.columns, options)
+    with Watcher(progress) as watcher, table.reader(names, options) as run:
+        return Coreset(_native.build_elsewhere(table.columns, options, run, watcher))
+
+
+def verify(
+    posterior: Posterior,
+    data: SparkData,
+    *,
+    label: str | None = None,
+    draws: int = 400,
+    force: bool = False,
+    progress: bool | None = None,
+) -> Verification:
+    """Check a posterior against all the rows of a DataFrame in one pass, and correct it: see :func:`tithe.verify`.
+
+    ``label`` need not be named: the posterior knows its columns. If it is, it must be the same.
+    """
+    known = posterior._facts["encoding"]["label"]["column"]
+    if label not in (None, known):
+        raise SettingError(f"label: the posterior's label is '{known}', not '{label}'")
+    options = reading()
+    table = _Table(data, persist=False)
+    names = _native.columns_to_verify(posterior._native, table.columns, options)
+    with Watcher(progress) as watcher, table.reader(names, options) as run:
+        found = _native.verify_elsewhere(
+            posterior._native, table.columns, options, whole("draws", draws), force, run, watcher
+        )
+    return verification(posterior, *found)
+
+
+def predict(posterior: Posterior, df: DataFrame, *, interval: float = 0.9, unseen: str = "error") -> DataFrame:
+    """Add to each row the probability of the positive class: its mean, sd and interval over all draws.
+
+    The new columns are ``probability``, ``probability_sd``, ``probability_lower`` and ``probability_upper``. Like any
+    DataFrame's, the work is done when somebody asks for the rows.
+    """
+    taken = next((name for name in _PREDICTED if name in df.columns), None)
+    if taken is not None:
+        raise ColumnError(f"column '{taken}': is there already, and predict adds one of that name; rename it")
+    there = dict(_columns(df))
+    features = [feature["column"] for feature in posterior._facts["encoding"]["features"]]
+    missing = next((name for name in features if name not in there), None)
+    if missing is not None:
+        raise ColumnError(f"column '{missing}': the posterior has it as a feature, and the DataFrame has not")
+    inputs = F.struct(*[there[name].alias(name) for name in features]).alias("tithe inputs")
+    schema = StructType(df.schema.fields)
+    for name in _PREDICTED:
+        schema = schema.add(name, "double")
+    return df.select("*", inputs).mapInArrow(partial(_predict, posterior, interval, unseen), schema)
+
+
+class _Table:
+    """Data on a cluster: its columns for the driver, and what reads its partitions."""
+
+    def __init__(self, data: Any, persist: bool) -> None:
+        self._persist = persist
+        if hasattr(data, "mapInArrow"):
+            self._frame = _flat(data)
+            empty = _arrow_schema(self._frame).empty_table()
+            self.columns = _native.Data.stream(empty.__arrow_c_stream__(), True, [])
+        elif is_path(data):
+            self._frame = None
+            self.columns = native(data)
+        else:
+            raise InputTypeError(
+                f"an object of type {type(data).__module__}.{type(data).__qualname__} is not on a cluster: give a Spark "
+                "DataFrame or paths of files; tithe.build takes the data frames and arrays of one machine"
+            )
+
+    def reader(self, names: Sequence[str], options: dict[str, Any]) -> _Reader:
+        """Give what has tasks done on the partitions, with these columns."""
+        if self._frame is None:
+            return _FileReader(self.columns.files(), options)
+        return _FrameReader(self._frame.select([F.col(_quoted(name)) for name in names]), self._persist)
+
+
+class _Reader:
+    """Has tasks done on all partitions; a context, so that nothing is left running or in memory."""
+
+    def __init__(self, session: SparkSession, partitions: int) -> None:
+        self._context = getattr(session, "sparkContext", None)
+        self._group = f"tithe-{uuid.uuid4()}"
+        self._partitions = partitions
+
+    def __enter__(self) -> _Reader:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and self._context is not None:
+            self._context.cancelJobGroup(self._group)
+
+    def _outcomes(self, task: bytes) -> DataFrame:
+        raise NotImplementedError
+
+    def __call__(self, name: str, task: bytes) -> list[bytes]:
+        """Have a task done on every partition and give back the outcomes, joined where they are many."""
+        if self._context is not None:
+            self._context.setJobGroup(self._group, f"tithe: {name}", interruptOnCancel=True)
+        outcomes, count = self._outcomes(task), self._partitions
+        while count > _JOINED:
+            count = -(-count // _JOINED)
+            group = F.floor(F.col("partition") / _JOINED).cast("long")
+            outcomes = outcomes.withColumn("partition", group).repartition(count, "partition")
+            outcomes = outcomes.mapInArrow(partial(_join, task), _OUTCOME)
+        try:
+            rows = outcomes.collect()
+        except PySparkException as error:
+            if "No module named 'tithe'" in str(error):
+                raise ClusterError(
+                    "the workers do not have tithe: install the same wheel there, or ship it with the job (docs/spark.md)"
+                ) from None
+            raise
+        errors = sorted((row["partition"], bytes(row["error"])) for row in rows if row["error"] is not None)
+        if errors:
+            raise pickle.loads(errors[0][1])
+        return [bytes(row["outcome"]) for row in rows]
+
+
+class _FrameReader(_Reader):
+    """A DataFrame's partitions, streamed to Python by Spark."""
+
+    def __init__(self, frame: DataFrame, persist: bool) -> None:
+        self._frame, self._persist = frame, persist
+        super().__init__(frame.sparkSession, frame.rdd.getNumPartitions())
+
+    def __enter__(self) -> _Reader:
+        if self._persist:
+            self._frame.persist()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        super().__exit__(kind, *rest)
+        if self._persist:
+            self._frame.unpersist()
+
+    def _outcomes(self, task: bytes) -> DataFrame:
+        return self._frame.mapInArrow(partial(_do_on_batches, task), _OUTCOME)
+
+
+class _FileReader(_Reader):
+    """Files, each read by a worker itself: a partition a file."""
+
+    def __init__(self, files: Sequence[str], options: dict[str, Any]) -> None:
+        session = SparkSession.getActiveSession()
+        if session is None:
+            raise SettingError("data: paths need a Spark session; start one first")
+        super().__init__(session, len(files))
+        self._files, self._options = files, options
+        self._numbers = session.range(0, len(files), 1, len(files))
+
+    def _outcomes(self, task: bytes) -> DataFrame:
+        return self._numbers.mapInArrow(partial(_do_on_files, task, self._files, self._options), _OUTCOME)
+
+
+# What runs on the workers.
+
+
+def _outcome(partition: int, work: Callable[[], bytes]) -> pa.RecordBatch:
+    """Do a task; what goes wrong with the data goes back to the driver, since trying again would not help."""
+    outcome, error = None, None
+    try:
+        outcome = work()
+    except TitheError as raised:
+        error = pickle.dumps(raised)
+    columns = [pa.array([partition], pa.int64()), pa.array([outcome], pa.binary()), pa.array([error], pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, ["partition", "outcome", "error"])
+
+
+class _Upstream:
+    """Batches on their way to the native code, which has other words for an error of theirs."""
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self.raised: BaseException | None = None
+
+    def __iter__(self) -> Batches:
+        try:
+            yield from self._batches
+        except BaseException as raised:
+            self.raised = raised
+            raise
+
+
+def _do_on_batches(task: bytes, batches: Batches) -> Batches:
+    context = TaskContext.get()
+    partition = 0 if context is None else context.partitionId()
+    upstream = _Upstream(batches)
+    rows = iter(upstream)
+
+    def work() -> bytes:
+        first = next(rows, None)
+        if first is None:
+            return _native.task_on_nothing(partition)
+        stream = pa.RecordBatchReader.from_batches(first.schema, chain([first], rows))
+        try:
+            return _native.task_on_stream(task, partition, stream.__arrow_c_stream__())
+        except TitheError:
+            if upstream.raised is not None:
+                raise upstream.raised from None
+            raise
+
+    yield _outcome(partition, work)
+
+
+def _do_on_files(task: bytes, files: Sequence[str], options: dict[str, Any], batches: Batches) -> Batches:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield _outcome(number, partial(_native.task_on_file, task, number, files[number], options))
+
+
+def _join(task: bytes, batches: Batches) -> Batches:
+    """Join the outcomes of each group of partitions."""
+    groups: dict[int, list[dict[str, Any]]] = {}
+    for batch in batches:
+        for row in batch.to_pylist():
+            groups.setdefault(row["partition"], []).append(row)
+    for group, rows in sorted(groups.items()):
+        errors = sorted(row["error"] for row in rows if row["error"] is not None)
+        if errors:
+            wrong = [pa.array([group], pa.int64()), pa.array([None], pa.binary()), pa.array(errors[:1], pa.binary())]
+            yield pa.RecordBatch.from_arrays(wrong, ["partition", "outcome", "error"])
+        else:
+            yield _outcome(group, partial(_native.joined, task, [row["outcome"] for row in rows]))
+
+
+def _predict(posterior: Posterior, interval: float, unseen: str, batches: Batches) -> Batches:
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        inputs = pa.Table.from_batches([pa.RecordBatch.from_struct_array(batch.column(batch.num_columns - 1))])
+        found = posterior._predict(inputs, interval, unseen, threads=1, progress=False)
+        columns = [*batch.columns[:-1], *[pa.array(column) for column in found]]
+        yield pa.RecordBatch.from_arrays(columns, [*batch.schema.names[:-1], *_PREDICTED])
+
+
+# Columns as Spark has them.
+
+_ARROW_TYPES = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "char": pa.string(),
+    "varchar": pa.string(),
+    "void": pa.null(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "array": pa.list_(pa.null()),
+    "map": pa.map_(pa.string(), pa.null()),
+    "struct": pa.struct([]),
+}
+
+
+def _arrow_schema(df: DataFrame) -> pa.Schema:
+    """Give the columns as the workers will see them; what is nested is only named."""
+    fields = []
+    for field in df.schema.fields:
+        kind = field.dataType
+        if kind.typeName() == "decimal":
+            fields.append(pa.field(field.name, pa.decimal128(kind.precision, kind.scale)))
+        else:
+            fields.append(pa.field(field.name, _ARROW_TYPES.get(kind.typeName(), pa.binary())))
+    return pa.schema(fields)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _columns(df: DataFrame) -> Iterator[tuple[str, Column]]:
+    """Give all columns by name, Spark ML's vectors taken apart."""
+    for field in df.schema.fields:
+        column = F.col(_quoted(field.name))
+        if field.dataType.typeName() != "vectorudt":
+            yield field.name, column
+            continue
+        from pyspark.ml.functions import vector_to_array
+
+        size = _vector_size(df, field)
+        values = vector_to_array(column)
+        for i in range(size):
+            # A vector of another length has no values that could be used.
+            yield f"{field.name}_{i}", F.when(F.size(values) == size, values[i])
+
+
+def _vector_size(df: DataFrame, field: Any) -> int:
+    """Tell the length of a column of vectors: from its metadata, or its first row."""
+    known = (field.metadata or {}).get("ml_attr", {}).get("num_attrs")
+    if known is not None:
+        return int(known)
+    first = df.select(_quoted(field.name)).where(F.col(_quoted(field.name)).isNotNull()).first()
+    if first is None:
+        raise NoRowsError(f"column '{field.name}' has no vector by which to tell their length")
+    return int(first[0].size)
+
+
+def _flat(df: DataFrame) -> DataFrame:
+    """Give the DataFrame with vectors taken apart."""
+    columns = [column.alias(name) for name, column in _columns(df)]
+    return df if len(columns) == len(df.columns) else df.select(columns)
