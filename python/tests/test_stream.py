@@ -70,6 +70,16 @@ def test_every_way_in_gives_the_command_lines_bytes(way, folder, table, by_comma
         assert bytes_of(stream.snapshot()) == by_command
 
 
+def test_rows_may_come_one_at_a_time(matrix):
+    X, y = matrix[0][:700], matrix[1][:700]
+    with tithe.Stream(size=100, block=600) as stream:
+        for row in range(700):
+            stream.add(X[row : row + 1], y[row : row + 1])
+        at_once = tithe.Stream(size=100, block=600)
+        at_once.add(X, y)
+        assert stream.snapshot() == at_once.snapshot()
+
+
 def test_a_stream_of_one_block_is_a_build(table, core):
     with tithe.Stream(label="y", size=300) as stream:
         for part in parts_of(table):

@@ -33,6 +33,8 @@ use tree::{Reference, Rows, Tree, TreeSettings};
 const MEMORY: &str = "memory";
 /// A mean is reported to have drifted when it is this many standard deviations of the first block away.
 const DRIFT: f64 = 5.0;
+/// Rows that come a few at a time are put together when there are so many pieces of them.
+const MANY: usize = 256;
 /// Rows that wait for their block are saved so often, and whole blocks so often that it costs a twentieth of the time.
 const PENDING_SAVES: Duration = Duration::from_secs(1);
 const SHARE_OF_SAVING: u32 = 20;
@@ -327,6 +329,9 @@ impl Stream {
         self.manifest.fingerprint.merge(fingerprint(rows.clone(), self.settings.missing));
         self.pending_rows += rows.len;
         self.pending.push(rows);
+        if self.pending.len() > MANY {
+            self.pending = vec![Segment::concat(std::mem::take(&mut self.pending))];
+        }
         while self.pending_rows >= self.enough() {
             self.take_in_block(observer)?;
             if self.saves == Saves::AsItGoes {
