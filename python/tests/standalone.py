@@ -38,7 +38,6 @@ class Standalone:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(self.folder / "scratch"),
             "SPARK_DAEMON_MEMORY": "256m",
-            "PYSPARK_PYTHON": sys.executable,
         }
         with (self.folder / f"{name}.log").open("wb") as log:
             command = [str(home / "bin/spark-class"), main, "--host", "127.0.0.1", "--webui-port", "0", *words]
@@ -54,8 +53,8 @@ class Standalone:
         self._start("master", _MASTER, "--port", str(port))
         self._wait_for("master", "Starting Spark master", port)
         for number in range(self._workers):
-            work = str(self.folder / f"work{number}")
-            self._start(f"worker{number}", _WORKER, "--cores", "1", "--memory", self._memory, "--work-dir", work, self.url)
+            limits = ["--cores", "1", "--memory", self._memory, "--work-dir", str(self.folder / f"work{number}")]
+            self._start(f"worker{number}", _WORKER, *limits, self.url)
         for number in range(self._workers):
             self._wait_for(f"worker{number}", "Successfully registered", None)
         return self
@@ -75,13 +74,14 @@ class Standalone:
 
     def session(self, **settings: str) -> SparkSession:
         """Start a session on the cluster."""
+        # The driver tells the executors which Python to run.
+        os.environ["PYSPARK_PYTHON"] = sys.executable
         builder = SparkSession.builder.master(self.url).appName("tithe")
         standard = {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executor.memory": "600m",
             "spark.local.dir": str(self.folder / "scratch"),
-            "spark.pyspark.python": sys.executable,
             "spark.sql.shuffle.partitions": "2",
             "spark.ui.enabled": "false",
         }

@@ -2,12 +2,14 @@
 
 >>> core = tithe.spark.build(df, label="y", size=1000)      # doctest: +SKIP
 
-The driver asks for one pass after the other; each is a ``mapInArrow`` that streams a partition's rows into the native code
-and gives back a small state. Nothing is computed in Python.
+The driver asks for one pass after the other; each is a ``mapInArrow`` that streams a partition's rows into the native
+code and gives back a small state. Nothing is computed in Python.
 """
 
 from __future__ import annotations
 
+import json
+import pathlib
 import pickle
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +22,7 @@ from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DecimalType, StructType
 
 from . import _native
 from ._coreset import Coreset
@@ -29,14 +31,17 @@ from ._errors import ClusterError, ColumnError, InputTypeError, NoRowsError, Set
 from ._options import build_options, reading, whole
 from ._posterior import Posterior, Verification, verification
 from ._progress import Watcher
+from ._stream import Stream, merge
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["build", "predict", "verify"]
+__all__ = ["build", "into", "predict", "verify"]
 
 SparkData: TypeAlias = "DataFrame | Path | Sequence[Path]"
 Batches: TypeAlias = "Iterator[pa.RecordBatch]"
+Work: TypeAlias = "Callable[[Batches], Batches]"
+Join: TypeAlias = "Callable[[bytes, Sequence[bytes]], bytes]"
 
 #: States are joined on the workers by so many, where there are more partitions than that.
 _JOINED = 64
@@ -46,7 +51,14 @@ _PREDICTED = ("probability", "probability_sd", "probability_lower", "probability
 _OUTCOME = "partition long, outcome binary, error binary"
 
 
-def build(data: SparkData, *, persist: bool = False, progress: bool | None = None, **settings: Any) -> Coreset:
+def build(
+    data: SparkData,
+    *,
+    strategy: str = "passes",
+    persist: bool = False,
+    progress: bool | None = None,
+    **settings: Any,
+) -> Coreset:
     """Build a coreset of a Spark DataFrame: calibrated and certified as on one machine.
 
     Parameters
@@ -54,6 +66,11 @@ def build(data: SparkData, *, persist: bool = False, progress: bool | None = Non
     data:
         A DataFrame; or paths of files that all workers see, which they then read themselves, a task a file: faster, but
         without Spark's filters and partition columns.
+    strategy:
+        ``"passes"``: the exact way, about eight passes. ``"tree"``: one, for data that can be read only once; every
+        partition becomes a coreset by a :class:`tithe.Stream` of its own, and these are merged. It takes the settings of
+        a stream (``block``, ``encoding``, ``unseen``); without ``encoding``, columns are learnt from the first
+        ``warmup_rows`` (50,000) rows, which are then read twice.
     persist:
         Keep the columns in use in the cluster's memory from the first pass to the last. Worth it where reading or
         computing the DataFrame costs more than the passes, and needed where it gives other rows, or the same rows in
@@ -67,8 +84,12 @@ def build(data: SparkData, *, persist: bool = False, progress: bool | None = Non
 
     Notes
     -----
-    Columns of Spark ML's vectors are taken apart: ``features`` of five numbers becomes ``features_0`` to ``features_4``.
+    Columns of Spark ML's vectors are taken apart: ``v`` of three numbers becomes ``v_0``, ``v_1`` and ``v_2``.
     """
+    if strategy == "tree":
+        return _tree(data, progress, **settings)
+    if strategy != "passes":
+        raise SettingError(f"strategy: '{strategy}' is neither passes nor tree")
     options = build_options(**settings)
     table = _Table(data, persist)
     names = _native.columns_to_build(table.columns, options)
@@ -123,22 +144,90 @@ def predict(posterior: Posterior, df: DataFrame, *, interval: float = 0.9, unsee
     return df.select("*", inputs).mapInArrow(partial(_predict, posterior, interval, unseen), schema)
 
 
+def into(stream: Stream) -> Callable[[DataFrame, int], None]:
+    """Give what takes the batches of Structured Streaming into a stream: ``foreachBatch(tithe.spark.into(stream))``.
+
+    Spark may give a batch again after a failure. A stream with a state on disk takes it only once: what was in before
+    each batch is noted beside the state (``spark-batch.json``).
+    """
+    note = None if stream.state is None else pathlib.Path(stream.state) / "spark-batch.json"
+
+    def take(batch: DataFrame, number: int) -> None:
+        if note is not None:
+            known = json.loads(note.read_text()) if note.exists() else {}
+            if known.get("batch", -1) > number or (known.get("batch") == number and stream.rows > known["rows_before"]):
+                return
+            fresh = note.with_suffix(".new")
+            fresh.write_text(json.dumps({"batch": number, "rows_before": stream.rows}))
+            fresh.replace(note)
+        stream.add(_flat(batch).toArrow())
+        if note is not None:
+            stream.save()
+
+    return take
+
+
+def _tree(
+    data: Any,
+    progress: bool | None,
+    *,
+    encoding: Coreset | Path | None = None,
+    warmup_rows: int = 50_000,
+    seed: int = 0,
+    **settings: Any,
+) -> Coreset:
+    """Make a coreset of every partition where it lies, and merge them: the paper's parallel setting."""
+    if not hasattr(data, "mapInArrow"):
+        raise SettingError('strategy: "tree" goes with a DataFrame')
+    frame = _flat(data)
+    # What a stream makes of the first rows tells which columns there are, and refuses what cannot be used.
+    with Stream(encoding=encoding, seed=seed, progress=progress, **settings) as first:
+        first.add(frame.limit(whole("warmup_rows", warmup_rows, least=1)).toArrow())
+        if first.rows == 0:
+            raise NoRowsError("the data has no rows")
+        known = first.snapshot()
+    chosen = {name: settings[name] for name in _MERGED if name in settings}
+    names = [feature["column"] for feature in known._facts["encoding"]["features"]]
+    names += [known._facts["encoding"]["label"]["column"], settings.get("weight")]
+    frame = frame.select([F.col(_quoted(name)) for name in names if name is not None])
+    work = partial(_stream_of_batches, settings | {"seed": seed}, known)
+    with _TreeReader(frame, work, partial(_merge, chosen | {"seed": seed})) as run:
+        cores = sorted((pickle.loads(core) for core in run("a coreset of each partition", b"")), key=_number)
+    return merge([core for _, core in cores if core is not None], seed=seed, progress=progress, **chosen)
+
+
+#: Settings of a stream that merging has, too.
+_MERGED = (
+    "size",
+    "epsilon",
+    "delta",
+    "method",
+    "clusters",
+    "radius",
+    "theta_star",
+    "centers",
+    "collapse",
+    "constant",
+    "prior_scale",
+)
+
+
 class _Table:
     """Data on a cluster: its columns for the driver, and what reads its partitions."""
 
     def __init__(self, data: Any, persist: bool) -> None:
         self._persist = persist
+        self._frame: DataFrame | None = None
         if hasattr(data, "mapInArrow"):
             self._frame = _flat(data)
             empty = _arrow_schema(self._frame).empty_table()
             self.columns = _native.Data.stream(empty.__arrow_c_stream__(), True, [])
         elif is_path(data):
-            self._frame = None
             self.columns = native(data)
         else:
             raise InputTypeError(
-                f"an object of type {type(data).__module__}.{type(data).__qualname__} is not on a cluster: give a Spark "
-                "DataFrame or paths of files; tithe.build takes the data frames and arrays of one machine"
+                f"an object of type {type(data).__module__}.{type(data).__qualname__} is not on a cluster: give a "
+                "Spark DataFrame or paths of files; tithe.build takes the data frames and arrays of one machine"
             )
 
     def reader(self, names: Sequence[str], options: dict[str, Any]) -> _Reader:
@@ -151,7 +240,8 @@ class _Table:
 class _Reader:
     """Has tasks done on all partitions; a context, so that nothing is left running or in memory."""
 
-    def __init__(self, session: SparkSession, partitions: int) -> None:
+    def __init__(self, session: SparkSession, partitions: int, join: Join = _native.joined) -> None:
+        self._join = join
         self._context = getattr(session, "sparkContext", None)
         self._group = f"tithe-{uuid.uuid4()}"
         self._partitions = partitions
@@ -175,13 +265,13 @@ class _Reader:
             count = -(-count // _JOINED)
             group = F.floor(F.col("partition") / _JOINED).cast("long")
             outcomes = outcomes.withColumn("partition", group).repartition(count, "partition")
-            outcomes = outcomes.mapInArrow(partial(_join, task), _OUTCOME)
+            outcomes = outcomes.mapInArrow(partial(_join, self._join, task), _OUTCOME)
         try:
             rows = outcomes.collect()
         except PySparkException as error:
             if "No module named 'tithe'" in str(error):
                 raise ClusterError(
-                    "the workers do not have tithe: install the same wheel there, or ship it with the job (docs/spark.md)"
+                    "the workers do not have tithe: install the same wheel there, or ship it with the job"
                 ) from None
             raise
         errors = sorted((row["partition"], bytes(row["error"])) for row in rows if row["error"] is not None)
@@ -224,6 +314,17 @@ class _FileReader(_Reader):
 
     def _outcomes(self, task: bytes) -> DataFrame:
         return self._numbers.mapInArrow(partial(_do_on_files, task, self._files, self._options), _OUTCOME)
+
+
+class _TreeReader(_FrameReader):
+    """A DataFrame's partitions, each made a coreset of where it lies."""
+
+    def __init__(self, frame: DataFrame, work: Work, join: Join) -> None:
+        super().__init__(frame, persist=False)
+        self._work, self._join = work, join
+
+    def _outcomes(self, task: bytes) -> DataFrame:
+        return self._frame.mapInArrow(self._work, _OUTCOME)
 
 
 # What runs on the workers.
@@ -276,13 +377,40 @@ def _do_on_batches(task: bytes, batches: Batches) -> Batches:
     yield _outcome(partition, work)
 
 
+def _stream_of_batches(settings: dict[str, Any], known: Coreset, batches: Batches) -> Batches:
+    """Make a coreset of a partition, with the columns that are known."""
+    context = TaskContext.get()
+    partition = 0 if context is None else context.partitionId()
+    # Every partition has a seed of its own.
+    own = settings | {"seed": (settings["seed"] + partition * 0x9E3779B97F4A7C15) % 2**64}
+
+    def work() -> bytes:
+        with Stream(encoding=known, threads=1, progress=False, **own) as stream:
+            for batch in batches:
+                stream.add(pa.Table.from_batches([batch]))
+            return pickle.dumps((partition, stream.snapshot() if stream.rows else None))
+
+    yield _outcome(partition, work)
+
+
+def _number(numbered: tuple[int, Coreset | None]) -> int:
+    return numbered[0]
+
+
+def _merge(chosen: dict[str, Any], _task: bytes, outcomes: Sequence[bytes]) -> bytes:
+    """Merge coresets, in the order of their partitions."""
+    cores = sorted((pickle.loads(outcome) for outcome in outcomes), key=_number)
+    there = [core for _, core in cores if core is not None]
+    return pickle.dumps((cores[0][0], merge(there, progress=False, threads=1, **chosen) if there else None))
+
+
 def _do_on_files(task: bytes, files: Sequence[str], options: dict[str, Any], batches: Batches) -> Batches:
     for batch in batches:
         for number in batch.column(0).to_pylist():
             yield _outcome(number, partial(_native.task_on_file, task, number, files[number], options))
 
 
-def _join(task: bytes, batches: Batches) -> Batches:
+def _join(join: Join, task: bytes, batches: Batches) -> Batches:
     """Join the outcomes of each group of partitions."""
     groups: dict[int, list[dict[str, Any]]] = {}
     for batch in batches:
@@ -294,7 +422,7 @@ def _join(task: bytes, batches: Batches) -> Batches:
             wrong = [pa.array([group], pa.int64()), pa.array([None], pa.binary()), pa.array(errors[:1], pa.binary())]
             yield pa.RecordBatch.from_arrays(wrong, ["partition", "outcome", "error"])
         else:
-            yield _outcome(group, partial(_native.joined, task, [row["outcome"] for row in rows]))
+            yield _outcome(group, partial(join, task, [row["outcome"] for row in rows]))
 
 
 def _predict(posterior: Posterior, interval: float, unseen: str, batches: Batches) -> Batches:
@@ -335,7 +463,7 @@ def _arrow_schema(df: DataFrame) -> pa.Schema:
     fields = []
     for field in df.schema.fields:
         kind = field.dataType
-        if kind.typeName() == "decimal":
+        if isinstance(kind, DecimalType):
             fields.append(pa.field(field.name, pa.decimal128(kind.precision, kind.scale)))
         else:
             fields.append(pa.field(field.name, _ARROW_TYPES.get(kind.typeName(), pa.binary())))
