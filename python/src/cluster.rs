@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -35,7 +36,11 @@ impl Runner {
     }
 
     /// What the function raised, rather than that work stopped.
-    fn reason(&self, stopped: PyErr) -> PyErr {
+    fn reason(&self, py: Python<'_>, stopped: PyErr) -> PyErr {
+        // Ctrl-C makes Spark's own work fail, too.
+        if !stopped.is_instance_of::<PyException>(py) {
+            return stopped;
+        }
         self.raised.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or(stopped)
     }
 }
@@ -116,7 +121,8 @@ pub fn build_elsewhere(
         let engine = ClusterEngine::new(&on_thread, table, missing, reading.block_rows, watch)?;
         build_on(&engine, missing, &settings)
     });
-    Ok(Coreset(Arc::new(built.map_err(|stopped| runner.reason(stopped))?.coreset)))
+    let py = watcher.py();
+    Ok(Coreset(Arc::new(built.map_err(|stopped| runner.reason(py, stopped))?.coreset)))
 }
 
 /// Checks a posterior against data whose rows are elsewhere.
@@ -138,7 +144,8 @@ pub fn verify_elsewhere<'py>(
         let engine = ClusterEngine::new(&on_thread, table, fit.basis.missing(), reading.block_rows, watch)?;
         verify_against(&engine, &fit, &VerifySettings { draws, force })
     });
-    Ok(verified(watcher.py(), &found.map_err(|stopped| runner.reason(stopped))?))
+    let py = watcher.py();
+    Ok(verified(py, &found.map_err(|stopped| runner.reason(py, stopped))?))
 }
 
 /// Does a task on a partition whose rows an `__arrow_c_stream__` gives.

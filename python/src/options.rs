@@ -106,6 +106,11 @@ impl Columns {
         self.label.as_deref()
     }
 
+    /// The weights' name, where the user gave it.
+    pub fn weight(&self) -> Option<&str> {
+        self.weight.as_deref()
+    }
+
     /// How columns enter the model.
     pub fn encoding(&self) -> EncodingSettings {
         EncodingSettings {

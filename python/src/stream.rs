@@ -257,7 +257,7 @@ impl Shared {
             }
             Some(known) => Ok(known),
             None if has_encoding && columns.label().is_none() => {
-                Ok(Roles { weight: weight.cloned(), ..Roles::default() })
+                Ok(Roles { weight: columns.weight().map(str::to_string), ..Roles::default() })
             }
             None => columns.roles(source),
         }

@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import json
 import os
 import pickle
 import signal
@@ -113,8 +114,12 @@ def test_verify_and_predict(frame, core):
     ]
     expected = posterior.predict_proba(predicted.select(["x0", "x1", "x2", "x3", "colour"]))[:, 1]
     np.testing.assert_array_equal(predicted["probability"].to_numpy(), expected)
+    # Asking changes nothing about the frame.
+    assert tithe.spark.predict(posterior, rows).columns == predicted.column_names and len(rows.columns) == 7
     with pytest.raises(tithe.ColumnError, match="'x2': the posterior has it"):
         tithe.spark.predict(posterior, frame.drop("x2"))
+    with pytest.raises(tithe.SettingError, match="interval"):
+        tithe.spark.predict(posterior, frame, interval=90)
 
 
 def test_vectors_decimals_and_words(spark):
@@ -130,11 +135,17 @@ def test_vectors_decimals_and_words(spark):
     from pyspark.sql.types import BooleanType, DecimalType, StructType
 
     schema = StructType().add("v", VectorUDT()).add("price", DecimalType(12, 4)).add("bought", BooleanType())
-    frame = spark.createDataFrame(rows, schema).repartition(2).persist()
+    plain = spark.createDataFrame(rows, schema).withColumnRenamed("price", "unit `price`, p.a.")
+    frame = plain.repartition(2).persist()
     core = tithe.spark.build(frame, label="bought", size=100)
-    assert core.coefficients == ["intercept", "v_0", "v_1", "price"]
+    assert core.coefficients == ["intercept", "v_0", "v_1", "unit `price`, p.a."]
+    gone = spark.createDataFrame([(None, decimal.Decimal(1), True)], schema)
+    gone = plain.union(gone.withColumnRenamed("price", "unit `price`, p.a."))
+    with pytest.raises(tithe.MissingValuesError, match=r"'v_0' .1 missing"):
+        tithe.spark.build(gone, label="bought", size=100, persist=True)
+    assert tithe.spark.build(gone, label="bought", size=100, exclude=["v"]).n_rows == 3001
     posterior = core.fit(seed=1)
-    scored = tithe.spark.predict(posterior, frame.limit(5)).select("v", "price", "probability").collect()
+    scored = tithe.spark.predict(posterior, frame.limit(5)).select("v", "probability").collect()
     assert len(scored) == 5 and all(0 < row["probability"] < 1 for row in scored)
     frame.unpersist()
 
@@ -184,7 +195,7 @@ def test_an_executor_that_is_killed_changes_nothing(cluster, frame, core):
                 killed.append(before[0])
                 # In the middle of the pass: tasks are slow enough to be running.
                 threading.Timer(0.5, os.kill, (before[0], signal.SIGKILL)).start()
-                return self._frame.mapInArrow(_slow(task), tithe.spark._OUTCOME)
+                return self._frame.mapInArrow(_slow(task, self._names), tithe.spark._OUTCOME)
             return super()._outcomes(task)
 
     original = tithe.spark._FrameReader
@@ -197,7 +208,7 @@ def test_an_executor_that_is_killed_changes_nothing(cluster, frame, core):
     assert again == core
 
 
-def _slow(task):
+def _slow(task, names):
     """A function by value: the workers do not have this file."""
 
     def work(batches):
@@ -206,7 +217,7 @@ def _slow(task):
         import tithe.spark
 
         time.sleep(0.5)
-        yield from tithe.spark._do_on_batches(task, batches)
+        yield from tithe.spark._do_on_batches(task, names, batches)
 
     return work
 
@@ -222,7 +233,7 @@ def test_errors_travel(frame):
     # An unseen level is found by the workers, and comes back as it is on one machine.
     core = tithe.spark.build(frame.where("colour != 'blue'").drop("tags"), label="y", size=100)
     posterior = core.fit(seed=1)
-    with pytest.raises(tithe.TitheError, match="blue"):
+    with pytest.raises(tithe.ColumnError, match=r"'colour': the level 'blue' in row \d{1,4} "):
         tithe.spark.verify(posterior, frame, force=True)
     assert pickle.loads(pickle.dumps(tithe.ColumnError("a"))).args == ("a",)
 
@@ -263,7 +274,15 @@ def test_structured_streaming_takes_each_batch_once(spark, frame, parts, core, t
     with tithe.Stream(tmp_path / "state", label="y", size=200, block=4000) as stream:
         assert stream.rows == PARTS * ROWS
         # What was in before the last batch is known: it is not taken again.
+        with pytest.raises(tithe.StateError, match="another query"):
+            tithe.spark.into(stream)(frame.drop("tags").limit(10), 0)
+        spark.sparkContext.setLocalProperty("sql.streaming.queryId", _query(tmp_path / "state"))
         tithe.spark.into(stream)(frame.drop("tags").limit(10), 3)
+        spark.sparkContext.setLocalProperty("sql.streaming.queryId", None)
         assert stream.rows == PARTS * ROWS
         again = stream.snapshot()
     assert again.provenance["fingerprint"] == core.provenance["fingerprint"]
+
+
+def _query(state):
+    return json.loads((state / "spark-batch.json").read_text())["query"]

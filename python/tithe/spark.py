@@ -18,17 +18,18 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DecimalType, StructType
+from pyspark.sql.types import DecimalType, StructField, StructType
 
 from . import _native
-from ._coreset import Coreset
+from ._coreset import Coreset, coreset_of
 from ._data import Path, is_path, native
-from ._errors import ClusterError, ColumnError, InputTypeError, NoRowsError, SettingError, TitheError
-from ._options import build_options, reading, whole
+from ._errors import ClusterError, ColumnError, InputTypeError, NoRowsError, SettingError, StateError, TitheError
+from ._options import build_options, names_of, reading, real, whole
 from ._posterior import Posterior, Verification, verification
 from ._progress import Watcher
 from ._stream import Stream, merge
@@ -45,6 +46,8 @@ Join: TypeAlias = "Callable[[bytes, Sequence[bytes]], bytes]"
 
 #: States are joined on the workers by so many, where there are more partitions than that.
 _JOINED = 64
+#: Tasks for each core, where files are read by the workers themselves.
+_TASKS_A_CORE = 4
 #: What :func:`predict` adds.
 _PREDICTED = ("probability", "probability_sd", "probability_lower", "probability_upper")
 #: What a task gives back: the partition, and its outcome or what went wrong.
@@ -68,8 +71,8 @@ def build(
         without Spark's filters and partition columns.
     strategy:
         ``"passes"``: the exact way, about eight passes. ``"tree"``: one, for data that can be read only once; every
-        partition becomes a coreset by a :class:`tithe.Stream` of its own, and these are merged. It takes the settings of
-        a stream (``block``, ``encoding``, ``unseen``); without ``encoding``, columns are learnt from the first
+        partition becomes a coreset by a :class:`tithe.Stream` of its own, and these are merged. It takes a
+        stream's settings (``block``, ``encoding``, ``unseen``); without ``encoding``, columns are learnt from the first
         ``warmup_rows`` (50,000) rows, which are then read twice.
     persist:
         Keep the columns in use in the cluster's memory from the first pass to the last. Worth it where reading or
@@ -86,11 +89,16 @@ def build(
     -----
     Columns of Spark ML's vectors are taken apart: ``v`` of three numbers becomes ``v_0``, ``v_1`` and ``v_2``.
     """
+    data, settings["exclude"] = _without(data, names_of("exclude", settings.get("exclude")) or [])
     if strategy == "tree":
+        if persist:
+            raise SettingError('persist: is of no use with strategy="tree", which reads the data once')
         return _tree(data, progress, **settings)
     if strategy != "passes":
         raise SettingError(f"strategy: '{strategy}' is neither passes nor tree")
+    encoding = settings.pop("encoding", None)
     options = build_options(**settings)
+    options["encoding"] = None if encoding is None else coreset_of("encoding", encoding)._native.encoding()
     table = _Table(data, persist)
     names = _native.columns_to_build(table.columns, options)
     with Watcher(progress) as watcher, table.reader(names, options) as run:
@@ -129,6 +137,10 @@ def predict(posterior: Posterior, df: DataFrame, *, interval: float = 0.9, unsee
     The new columns are ``probability``, ``probability_sd``, ``probability_lower`` and ``probability_upper``. Like any
     DataFrame's, the work is done when somebody asks for the rows.
     """
+    if not 0 < real("interval", interval) < 1:
+        raise SettingError(f"interval: must be between 0 and 1, but is {interval}")
+    if unseen not in ("error", "reference"):
+        raise SettingError(f"unseen: '{unseen}' is neither error nor reference")
     taken = next((name for name in _PREDICTED if name in df.columns), None)
     if taken is not None:
         raise ColumnError(f"column '{taken}': is there already, and predict adds one of that name; rename it")
@@ -137,11 +149,13 @@ def predict(posterior: Posterior, df: DataFrame, *, interval: float = 0.9, unsee
     missing = next((name for name in features if name not in there), None)
     if missing is not None:
         raise ColumnError(f"column '{missing}': the posterior has it as a feature, and the DataFrame has not")
-    inputs = F.struct(*[there[name].alias(name) for name in features]).alias("tithe inputs")
-    schema = StructType(df.schema.fields)
+    inputs = F.struct(*[there[name].alias(f"c{i}") for i, name in enumerate(features)]).alias("inputs")
+    # A list of its own: adding to it must not change the DataFrame's.
+    schema = StructType(list(df.schema.fields))
     for name in _PREDICTED:
         schema = schema.add(name, "double")
-    return df.select("*", inputs).mapInArrow(partial(_predict, posterior, interval, unseen), schema)
+    rows = _numbered(df.select("*", inputs))
+    return rows.mapInArrow(partial(_predict, posterior, interval, unseen, features), schema)
 
 
 def into(stream: Stream) -> Callable[[DataFrame, int], None]:
@@ -153,12 +167,23 @@ def into(stream: Stream) -> Callable[[DataFrame, int], None]:
     note = None if stream.state is None else pathlib.Path(stream.state) / "spark-batch.json"
 
     def take(batch: DataFrame, number: int) -> None:
+        if batch.isEmpty():
+            return
         if note is not None:
-            known = json.loads(note.read_text()) if note.exists() else {}
-            if known.get("batch", -1) > number or (known.get("batch") == number and stream.rows > known["rows_before"]):
+            query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            known: dict[str, Any] = {"batch": -1, "rows_before": 0, "query": query}
+            if note.exists():
+                known = json.loads(note.read_text())
+            if known["query"] != query:
+                raise StateError(
+                    f"the state in '{stream.state}' took batches of another query, whose numbers mean nothing here: go "
+                    f"on with that query's checkpoint, or remove '{note}' if none of these rows are in yet"
+                )
+            is_in = stream.rows > known["rows_before"]
+            if number < known["batch"] or (number == known["batch"] and is_in):
                 return
             fresh = note.with_suffix(".new")
-            fresh.write_text(json.dumps({"batch": number, "rows_before": stream.rows}))
+            fresh.write_text(json.dumps({"batch": number, "rows_before": stream.rows, "query": query}))
             fresh.replace(note)
         stream.add(_flat(batch).toArrow())
         if note is not None:
@@ -177,6 +202,9 @@ def _tree(
     **settings: Any,
 ) -> Coreset:
     """Make a coreset of every partition where it lies, and merge them: the paper's parallel setting."""
+    seed = whole("seed", seed)
+    # A partition has one core to itself.
+    settings.pop("threads", None)
     if not hasattr(data, "mapInArrow"):
         raise SettingError('strategy: "tree" goes with a DataFrame')
     frame = _flat(data)
@@ -190,8 +218,7 @@ def _tree(
     names = [feature["column"] for feature in known._facts["encoding"]["features"]]
     names += [known._facts["encoding"]["label"]["column"], settings.get("weight")]
     frame = frame.select([F.col(_quoted(name)) for name in names if name is not None])
-    work = partial(_stream_of_batches, settings | {"seed": seed}, known)
-    with _TreeReader(frame, work, partial(_merge, chosen | {"seed": seed})) as run:
+    with _TreeReader(frame, settings | {"seed": seed}, known, chosen | {"seed": seed}) as run:
         cores = sorted((pickle.loads(core) for core in run("a coreset of each partition", b"")), key=_number)
     return merge([core for _, core in cores if core is not None], seed=seed, progress=progress, **chosen)
 
@@ -250,8 +277,11 @@ class _Reader:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and self._context is not None:
-            self._context.cancelJobGroup(self._group)
+        if self._context is not None:
+            if kind is not None:
+                self._context.cancelJobGroup(self._group)
+            for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
+                self._context.setLocalProperty(name, None)
 
     def _outcomes(self, task: bytes) -> DataFrame:
         raise NotImplementedError
@@ -260,37 +290,40 @@ class _Reader:
         """Have a task done on every partition and give back the outcomes, joined where they are many."""
         if self._context is not None:
             self._context.setJobGroup(self._group, f"tithe: {name}", interruptOnCancel=True)
-        outcomes, count = self._outcomes(task), self._partitions
+        frame, count = self._outcomes(task), self._partitions
         while count > _JOINED:
             count = -(-count // _JOINED)
             group = F.floor(F.col("partition") / _JOINED).cast("long")
-            outcomes = outcomes.withColumn("partition", group).repartition(count, "partition")
-            outcomes = outcomes.mapInArrow(partial(_join, self._join, task), _OUTCOME)
+            frame = frame.withColumn("partition", group).repartition(count, "partition")
+            frame = frame.mapInArrow(partial(_join, self._join, task), _OUTCOME)
         try:
-            rows = outcomes.collect()
-        except PySparkException as error:
+            rows = frame.toArrow()
+        except (PySparkException, Py4JJavaError) as error:
             if "No module named 'tithe'" in str(error):
                 raise ClusterError(
                     "the workers do not have tithe: install the same wheel there, or ship it with the job"
                 ) from None
             raise
-        errors = sorted((row["partition"], bytes(row["error"])) for row in rows if row["error"] is not None)
+        errors = [error for error in rows["error"].to_pylist() if error is not None]
         if errors:
-            raise pickle.loads(errors[0][1])
-        return [bytes(row["outcome"]) for row in rows]
+            # That of the first partition, whoever was the first to find one.
+            raise min((pickle.loads(error) for error in errors), key=lambda numbered: numbered[0])[1]
+        outcomes: list[bytes] = rows["outcome"].to_pylist()
+        return outcomes
 
 
 class _FrameReader(_Reader):
     """A DataFrame's partitions, streamed to Python by Spark."""
 
-    def __init__(self, frame: DataFrame, persist: bool) -> None:
-        self._frame, self._persist = frame, persist
-        super().__init__(frame.sparkSession, frame.rdd.getNumPartitions())
-
-    def __enter__(self) -> _Reader:
-        if self._persist:
+    def __init__(self, frame: DataFrame, persist: bool, join: Join = _native.joined) -> None:
+        if not hasattr(frame, "rdd") or getattr(frame.sparkSession, "is_remote", False):
+            raise ClusterError("this is a DataFrame of Spark Connect, which cannot say how it is partitioned")
+        self._names = frame.columns
+        self._frame, self._persist = _numbered(frame), persist
+        # Planning may compute the DataFrame's shuffles: they are kept, too.
+        if persist:
             self._frame.persist()
-        return self
+        super().__init__(frame.sparkSession, self._frame.rdd.getNumPartitions(), join)
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         super().__exit__(kind, *rest)
@@ -298,7 +331,7 @@ class _FrameReader(_Reader):
             self._frame.unpersist()
 
     def _outcomes(self, task: bytes) -> DataFrame:
-        return self._frame.mapInArrow(partial(_do_on_batches, task), _OUTCOME)
+        return self._frame.mapInArrow(partial(_do_on_batches, task, self._names), _OUTCOME)
 
 
 class _FileReader(_Reader):
@@ -310,7 +343,9 @@ class _FileReader(_Reader):
             raise SettingError("data: paths need a Spark session; start one first")
         super().__init__(session, len(files))
         self._files, self._options = files, options
-        self._numbers = session.range(0, len(files), 1, len(files))
+        # Some files a task: what a task costs beside its work is then little, and a core that is done early finds more.
+        tasks = min(len(files), _TASKS_A_CORE * session.sparkContext.defaultParallelism)
+        self._numbers = session.range(0, len(files), 1, tasks)
 
     def _outcomes(self, task: bytes) -> DataFrame:
         return self._numbers.mapInArrow(partial(_do_on_files, task, self._files, self._options), _OUTCOME)
@@ -319,9 +354,9 @@ class _FileReader(_Reader):
 class _TreeReader(_FrameReader):
     """A DataFrame's partitions, each made a coreset of where it lies."""
 
-    def __init__(self, frame: DataFrame, work: Work, join: Join) -> None:
-        super().__init__(frame, persist=False)
-        self._work, self._join = work, join
+    def __init__(self, frame: DataFrame, settings: dict[str, Any], known: Coreset, chosen: dict[str, Any]) -> None:
+        super().__init__(frame, persist=False, join=partial(_merge, chosen))
+        self._work = partial(_stream_of_batches, settings, known, self._names)
 
     def _outcomes(self, task: bytes) -> DataFrame:
         return self._frame.mapInArrow(self._work, _OUTCOME)
@@ -336,30 +371,35 @@ def _outcome(partition: int, work: Callable[[], bytes]) -> pa.RecordBatch:
     try:
         outcome = work()
     except TitheError as raised:
-        error = pickle.dumps(raised)
+        error = pickle.dumps((partition, raised))
+    return _row(partition, outcome, error)
+
+
+def _row(partition: int, outcome: bytes | None, error: bytes | None) -> pa.RecordBatch:
     columns = [pa.array([partition], pa.int64()), pa.array([outcome], pa.binary()), pa.array([error], pa.binary())]
     return pa.RecordBatch.from_arrays(columns, ["partition", "outcome", "error"])
 
 
 class _Upstream:
-    """Batches on their way to the native code, which has other words for an error of theirs."""
+    """Batches on their way to the native code, by their columns' names; it has other words for an error of theirs."""
 
-    def __init__(self, batches: Batches) -> None:
-        self._batches = batches
+    def __init__(self, names: Sequence[str], batches: Batches) -> None:
+        self._names, self._batches = list(names), batches
         self.raised: BaseException | None = None
 
     def __iter__(self) -> Batches:
         try:
-            yield from self._batches
+            for batch in self._batches:
+                yield batch.rename_columns(self._names)
         except BaseException as raised:
             self.raised = raised
             raise
 
 
-def _do_on_batches(task: bytes, batches: Batches) -> Batches:
+def _do_on_batches(task: bytes, names: Sequence[str], batches: Batches) -> Batches:
     context = TaskContext.get()
     partition = 0 if context is None else context.partitionId()
-    upstream = _Upstream(batches)
+    upstream = _Upstream(names, batches)
     rows = iter(upstream)
 
     def work() -> bytes:
@@ -377,7 +417,7 @@ def _do_on_batches(task: bytes, batches: Batches) -> Batches:
     yield _outcome(partition, work)
 
 
-def _stream_of_batches(settings: dict[str, Any], known: Coreset, batches: Batches) -> Batches:
+def _stream_of_batches(settings: dict[str, Any], known: Coreset, names: Sequence[str], batches: Batches) -> Batches:
     """Make a coreset of a partition, with the columns that are known."""
     context = TaskContext.get()
     partition = 0 if context is None else context.partitionId()
@@ -387,7 +427,7 @@ def _stream_of_batches(settings: dict[str, Any], known: Coreset, batches: Batche
     def work() -> bytes:
         with Stream(encoding=known, threads=1, progress=False, **own) as stream:
             for batch in batches:
-                stream.add(pa.Table.from_batches([batch]))
+                stream.add(pa.Table.from_batches([batch.rename_columns(list(names))]))
             return pickle.dumps((partition, stream.snapshot() if stream.rows else None))
 
     yield _outcome(partition, work)
@@ -417,25 +457,33 @@ def _join(join: Join, task: bytes, batches: Batches) -> Batches:
         for row in batch.to_pylist():
             groups.setdefault(row["partition"], []).append(row)
     for group, rows in sorted(groups.items()):
-        errors = sorted(row["error"] for row in rows if row["error"] is not None)
+        errors = [row["error"] for row in rows if row["error"] is not None]
         if errors:
-            wrong = [pa.array([group], pa.int64()), pa.array([None], pa.binary()), pa.array(errors[:1], pa.binary())]
-            yield pa.RecordBatch.from_arrays(wrong, ["partition", "outcome", "error"])
+            first = min(errors, key=lambda error: pickle.loads(error)[0])
+            yield _row(group, None, first)
         else:
             yield _outcome(group, partial(join, task, [row["outcome"] for row in rows]))
 
 
-def _predict(posterior: Posterior, interval: float, unseen: str, batches: Batches) -> Batches:
+def _predict(posterior: Posterior, interval: float, unseen: str, features: Sequence[str], batches: Batches) -> Batches:
     for batch in batches:
         if batch.num_rows == 0:
             continue
-        inputs = pa.Table.from_batches([pa.RecordBatch.from_struct_array(batch.column(batch.num_columns - 1))])
+        inputs = pa.RecordBatch.from_struct_array(batch.column(batch.num_columns - 1))
+        inputs = pa.Table.from_batches([inputs]).rename_columns(list(features))
         found = posterior._predict(inputs, interval, unseen, threads=1, progress=False)
         columns = [*batch.columns[:-1], *[pa.array(column) for column in found]]
+        # Spark goes by the columns' places.
         yield pa.RecordBatch.from_arrays(columns, [*batch.schema.names[:-1], *_PREDICTED])
 
 
 # Columns as Spark has them.
+
+
+def _numbered(df: DataFrame) -> DataFrame:
+    """Give the same columns by other names: ``mapInArrow`` cannot do with dots in them."""
+    return df.toDF(*[f"c{i}" for i in range(len(df.columns))])
+
 
 _ARROW_TYPES = {
     "boolean": pa.bool_(),
@@ -470,6 +518,14 @@ def _arrow_schema(df: DataFrame) -> pa.Schema:
     return pa.schema(fields)
 
 
+def _without(data: Any, exclude: list[str]) -> tuple[Any, list[str]]:
+    """Leave out columns of a DataFrame before anything else is done; names that it does not have are still named."""
+    if not hasattr(data, "mapInArrow"):
+        return data, exclude
+    kept = [F.col(_quoted(name)) for name in data.columns if name not in exclude]
+    return data.select(kept), [name for name in exclude if name not in data.columns]
+
+
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
@@ -478,19 +534,23 @@ def _columns(df: DataFrame) -> Iterator[tuple[str, Column]]:
     """Give all columns by name, Spark ML's vectors taken apart."""
     for field in df.schema.fields:
         column = F.col(_quoted(field.name))
-        if field.dataType.typeName() != "vectorudt":
+        if not _is_vector(field):
             yield field.name, column
             continue
         from pyspark.ml.functions import vector_to_array
 
         size = _vector_size(df, field)
-        values = vector_to_array(column)
+        values = F.when(column.isNotNull(), vector_to_array(column))
         for i in range(size):
             # A vector of another length has no values that could be used.
             yield f"{field.name}_{i}", F.when(F.size(values) == size, values[i])
 
 
-def _vector_size(df: DataFrame, field: Any) -> int:
+def _is_vector(field: StructField) -> bool:
+    return field.dataType.typeName() == "vectorudt"
+
+
+def _vector_size(df: DataFrame, field: StructField) -> int:
     """Tell the length of a column of vectors: from its metadata, or its first row."""
     known = (field.metadata or {}).get("ml_attr", {}).get("num_attrs")
     if known is not None:
@@ -503,5 +563,6 @@ def _vector_size(df: DataFrame, field: Any) -> int:
 
 def _flat(df: DataFrame) -> DataFrame:
     """Give the DataFrame with vectors taken apart."""
-    columns = [column.alias(name) for name, column in _columns(df)]
-    return df if len(columns) == len(df.columns) else df.select(columns)
+    if not any(_is_vector(field) for field in df.schema.fields):
+        return df
+    return df.select([column.alias(name) for name, column in _columns(df)])

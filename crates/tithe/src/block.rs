@@ -195,7 +195,12 @@ impl From<Column> for PlainColumn {
     fn from(column: Column) -> PlainColumn {
         match column {
             Column::Number(values) => PlainColumn::Number(values.to_vec()),
-            Column::Text { codes, levels } => PlainColumn::Text(codes.to_vec(), levels.to_vec()),
+            // Rows that were picked out have the levels of all; only their own travel.
+            Column::Text { codes, levels } => {
+                let mut own = TextBuilder::default();
+                codes.iter().for_each(|&code| own.push(levels.get(code as usize).map(String::as_str)));
+                PlainColumn::Text(own.codes, own.levels)
+            }
         }
     }
 }
@@ -208,6 +213,18 @@ impl From<PlainColumn> for Column {
                 Column::Text { codes: codes.into(), levels: Arc::new(levels) }
             }
         }
+    }
+}
+
+/// Until the rows of the partitions of a table are counted, partition p begins at position p·2⁴⁰.
+pub(crate) const PROVISIONAL: u32 = 40;
+
+/// The row at a position, in the words of messages.
+pub(crate) fn row_name(position: u64) -> String {
+    let row = position % (1 << PROVISIONAL) + 1;
+    match position >> PROVISIONAL {
+        0 => format!("row {row}"),
+        partition => format!("row {row} of partition {partition}"),
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::block::Kind;
+use crate::block::{Kind, PROVISIONAL};
 use crate::calibrated::{Fetching, Pooling};
 use crate::clustering::Grouping;
 use crate::compare::Scoring;
@@ -65,9 +65,6 @@ struct Outcome<S> {
     state: Option<S>,
 }
 
-/// Until the rows of the partitions are counted, partition p begins at position p·2⁴⁰.
-const PROVISIONAL: u32 = 40;
-
 /// Runs passes on a cluster.
 pub struct ClusterEngine<'a, C> {
     cluster: &'a C,
@@ -89,8 +86,13 @@ impl<'a, C: Cluster> ClusterEngine<'a, C> {
         block_rows: Option<usize>,
         observer: &'a dyn Observer,
     ) -> Result<ClusterEngine<'a, C>> {
-        // Columns that cannot be used are refused before anything is sent.
+        // What cannot be used is refused before anything is sent.
         table.source().scan(table.positions())?;
+        if table.source().is_sparse() {
+            let what = "LIBSVM files, read apart from each other, do not tell how many features there are";
+            let help = "turn them into Parquet first, or read them on one machine".to_string();
+            return Err(cluster_error(what.to_string(), Some(help)));
+        }
         let block_rows = block_rows.unwrap_or_else(|| default_block_rows(table.fields().len()));
         let (passes, sizes) = (AtomicUsize::new(0), OnceLock::new());
         Ok(ClusterEngine { cluster, table, missing, block_rows, passes, sizes, observer })
@@ -140,6 +142,9 @@ impl<C: Cluster> Engine for ClusterEngine<'_, C> {
 
     fn run<P: Pass>(&self, pass: &P) -> Result<Option<P::State>> {
         let rows = self.sizes.get().map(|sizes| total(sizes));
+        if self.observer.cancelled() {
+            return Err(ErrorKind::Cancelled.into());
+        }
         self.observer.event(Event::PassStarted { name: P::NAME, rows });
         self.passes.fetch_add(1, Ordering::Relaxed);
         let outcomes = self.cluster.run(P::NAME, &self.task(pass)?)?;

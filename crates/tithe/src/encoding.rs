@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::block::{Block, Column};
+use crate::block::{Block, Column, row_name};
 use crate::error::{ErrorKind, Result};
 use crate::math::vectorized;
 use crate::points::{Lane, TILE, Tile};
@@ -281,8 +281,8 @@ fn unseen_level(column: &str, level: &str, position: u64) -> crate::error::Error
     ErrorKind::Column {
         column: column.to_string(),
         what: format!(
-            "the level '{level}' in row {} was not there when the encoding was learnt",
-            position + 1
+            "the level '{level}' in {} was not there when the encoding was learnt",
+            row_name(position)
         ),
         help: Some(
             "where there is such a flag, take it for the reference level with --unseen reference".to_string(),
@@ -322,8 +322,8 @@ impl Label {
             Some((row, value)) => Err(ErrorKind::Column {
                 column: self.column.clone(),
                 what: format!(
-                    "row {} has the label '{value}', which was not there when the encoding was learnt",
-                    block.position(row) + 1
+                    "{} has the label '{value}', which was not there when the encoding was learnt",
+                    row_name(block.position(row))
                 ),
                 help: Some("name the data that the coreset was made of".to_string()),
             }
