@@ -17,6 +17,7 @@ const GANG: usize = 64;
 
 /// The state of M races, for some blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "PlainSlots", into = "PlainSlots")]
 pub struct Slots {
     /// `S`, the sum of the shares.
     pub total: f64,
@@ -38,6 +39,23 @@ struct Winner {
 struct Part {
     rows: RowSet,
     shares: Vec<f64>,
+}
+
+/// Slots as they travel: without the rows that have lost.
+#[derive(Serialize, Deserialize)]
+struct PlainSlots(f64, Vec<Winner>, Vec<Part>);
+
+impl From<Slots> for PlainSlots {
+    fn from(mut slots: Slots) -> PlainSlots {
+        slots.compact();
+        PlainSlots(slots.total, slots.winners, slots.parts)
+    }
+}
+
+impl From<PlainSlots> for Slots {
+    fn from(PlainSlots(total, winners, parts): PlainSlots) -> Slots {
+        Slots { total, winners, parts }
+    }
 }
 
 /// The rows that won, each once, in the order of the input.

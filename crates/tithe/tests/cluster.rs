@@ -184,7 +184,7 @@ fn joined_outcomes_give_the_same_choice_of_rows() {
 fn rows_are_chosen_as_often_as_on_one_machine() {
     let all = data(2000);
     let chosen = |here: Option<&Here>| {
-        let mut counts = [0.0; 20];
+        let mut counts = [0.0f64; 20];
         for seed in 0..200 {
             let settings = BuildSettings { seed: Seed(seed), ..settings(Method::Sensitivity) };
             let built = match here {
