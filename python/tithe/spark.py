@@ -67,8 +67,8 @@ def build(
     Parameters
     ----------
     data:
-        A DataFrame; or paths of files that all workers see, which they then read themselves, a task a file: faster, but
-        without Spark's filters and partition columns.
+        A DataFrame; or paths of files that all workers see, which they then read themselves, a partition a file: faster,
+        but without Spark's filters and partition columns.
     strategy:
         ``"passes"``: the exact way, about eight passes. ``"tree"``: one, for data that can be read only once; every
         partition becomes a coreset by a :class:`tithe.Stream` of its own, and these are merged. It takes a
@@ -316,7 +316,7 @@ class _FrameReader(_Reader):
     """A DataFrame's partitions, streamed to Python by Spark."""
 
     def __init__(self, frame: DataFrame, persist: bool, join: Join = _native.joined) -> None:
-        if not hasattr(frame, "rdd") or getattr(frame.sparkSession, "is_remote", False):
+        if ".connect." in type(frame).__module__:
             raise ClusterError("this is a DataFrame of Spark Connect, which cannot say how it is partitioned")
         self._names = frame.columns
         self._frame, self._persist = _numbered(frame), persist

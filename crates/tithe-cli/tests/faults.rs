@@ -102,3 +102,51 @@ fn killed_at_random_moments_every_row_counts_once() {
     assert!(kills < 5 || advanced > 0, "no kill came after a save: the test sees nothing");
     eprintln!("{killed} kills, {advanced} of them after something new was saved, {finished} streams ended");
 }
+
+/// Starts a stream that never ends by itself and kills it after a while, or once so many rows are counted.
+fn kill_live(scratch: &Scratch, source: &str, patience: Duration, rows: u64) {
+    let mut child = Command::new(TITHE)
+        .current_dir(scratch.dir())
+        .args(line("live").split_whitespace())
+        .args(source.split_whitespace())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let start = Instant::now();
+    while start.elapsed() < patience && counted(scratch, "live") < rows {
+        assert!(child.try_wait().expect("a status").is_none(), "it ended by itself");
+        assert!(start.elapsed() < Duration::from_secs(60), "rows are missing");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().expect("killed");
+    child.wait().expect("dead");
+}
+
+#[test]
+fn live_sources_are_taken_up_where_they_were_when_killed() {
+    let text = Mixed::new(6_000).csv();
+    let (header, rows) = text.split_once('\n').expect("a header");
+    let rows: Vec<&str> = rows.lines().collect();
+    let parts: Vec<String> =
+        rows.chunks(1_500).map(|part| format!("{header}\n{}\n", part.join("\n"))).collect();
+    for source in ["--watch parts", "--follow data.csv"] {
+        let scratch = Scratch::new();
+        scratch.write("data.csv", &text);
+        assert!(run(&scratch, "peace", &text, false, Duration::MAX));
+        for (number, part) in parts.iter().enumerate() {
+            scratch.write(&format!("parts/{number}.csv"), part);
+            let so_far = rows[..1_500 * (number + 1)].join("\n");
+            scratch.write("data.csv", format!("{header}\n{so_far}\n"));
+            // Three kills at some moment, the last when all that is there is in.
+            for turn in 0..3 {
+                let patience = Duration::from_millis((400.0 * noise(number, turn)) as u64);
+                kill_live(&scratch, source, patience, u64::MAX);
+            }
+            kill_live(&scratch, source, Duration::MAX, 1_500 * (number as u64 + 1));
+        }
+        scratch.succeed("stream --state live --snapshot -o live.parquet");
+        scratch.succeed("stream --state peace --snapshot -o peace.parquet");
+        assert!(scratch.read("live.parquet") == scratch.read("peace.parquet"), "other bytes: {source}");
+    }
+}
