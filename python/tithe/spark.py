@@ -67,7 +67,7 @@ def build(
     Parameters
     ----------
     data:
-        A DataFrame; or paths of files that all workers see, which they then read themselves, a partition a file: faster,
+        A DataFrame; or paths of files that all workers see, which they then read, a partition a file: faster,
         but without Spark's filters and partition columns.
     strategy:
         ``"passes"``: the exact way, about eight passes. ``"tree"``: one, for data that can be read only once; every
