@@ -5,12 +5,16 @@ import os
 import pathlib
 import subprocess
 
+import arviz
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
 import tithe
+
+# ArviZ's compiled way to a Monte Carlo error does not work with the NumPy of today.
+arviz.Numba.disable_numba()
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TITHE = pathlib.Path(os.environ.get("TITHE", ROOT / "target/debug/tithe")).resolve()

@@ -5,9 +5,6 @@ import guide
 import numpy as np
 import pytest
 
-# ArviZ's compiled way to a Monte Carlo error does not work with the NumPy of today.
-arviz.Numba.disable_numba()
-
 
 def on_own_scale(core, theta):
     """Coefficients of standardised columns (chains, draws, coefficients) on the data's own scale."""

@@ -50,7 +50,8 @@ def test_ctrl_c_stops_within_a_second(work):
             os.kill(os.getpid(), signal.SIGINT)
         threading.Timer(0.4, ask).start()
         try:
-            {work}
+            while True:  # The first time may be over before it is asked.
+                {work}
         except KeyboardInterrupt:
             print(time.perf_counter() - asked[0])
         import sys; sys.stdout.flush(); os._exit(0)

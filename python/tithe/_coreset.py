@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
+from ._arrow import ArrowTable
 from ._data import DataLike, Path, Vector, array_columns, is_sparse, native
 from ._errors import InputTypeError, SettingError
 from ._options import build_options, by_name, names_of, whole, word
@@ -20,9 +21,7 @@ from ._progress import Watcher
 from ._show import count, counted, described, number, table
 
 if TYPE_CHECKING:
-    import pandas
-    import polars
-    import pyarrow
+    pass
 
 __all__ = ["Certificate", "Coreset", "build", "read_coreset"]
 
@@ -231,7 +230,7 @@ class Certificate:
         )
 
 
-class Coreset:
+class Coreset(ArrowTable[_native.Coreset]):
     """A few weighted rows that stand for all of them, and how they were chosen.
 
     Made by :func:`build` or :func:`read_coreset`.
@@ -346,30 +345,6 @@ class Coreset:
     def scale(self) -> npt.NDArray[np.float64]:
         """What it divides each column by: priors are on this scale."""
         return np.array(self._facts["scale"][int(self.has_intercept) :])
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self._native.stream()
-
-    def to_arrow(self) -> pyarrow.Table:
-        """Give the table: your columns, the label, ``weight`` and ``row``."""
-        import pyarrow
-
-        return pyarrow.table(self)
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Give the same as a pandas frame."""
-        frame: pandas.DataFrame = self.to_arrow().to_pandas()
-        return frame
-
-    def to_polars(self) -> polars.DataFrame:
-        """Give the same as a polars frame."""
-        import polars
-
-        return polars.DataFrame(self)
-
-    def write(self, path: Path) -> None:
-        """Write it as a Parquet file, which the command line reads too."""
-        self._native.write(os.fspath(path))
 
     def fit(
         self,

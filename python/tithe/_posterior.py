@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
+from ._arrow import ArrowTable
 from ._data import DataLike, Path, Vector, array_columns, native
 from ._errors import InputTypeError, SettingError
 from ._options import reading, real, whole, word
@@ -20,8 +21,6 @@ from ._show import count, described, number, table
 
 if TYPE_CHECKING:
     import pandas
-    import polars
-    import pyarrow
 
 __all__ = ["Posterior", "Verification", "read_posterior", "verify"]
 
@@ -35,7 +34,7 @@ def read_posterior(path: Path) -> Posterior:
     return Posterior(_native.Posterior.read(os.fspath(path)))
 
 
-class Posterior:
+class Posterior(ArrowTable[_native.Posterior]):
     """Draws of the coefficients on your own scale, with all that is needed to use and to judge them.
 
     Made by :meth:`Coreset.fit` or :func:`read_posterior`.
@@ -158,30 +157,6 @@ class Posterior:
     def _array_columns(self, data: Any) -> list[str] | None:
         features = [feature["column"] for feature in self._facts["encoding"]["features"]]
         return array_columns(data, features, "the posterior was fitted with")
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self._native.stream()
-
-    def to_arrow(self) -> pyarrow.Table:
-        """Give the draws as a table: ``chain``, ``draw``, the coefficients, the sampler's statistics."""
-        import pyarrow
-
-        return pyarrow.table(self)
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Give the same as a pandas frame."""
-        frame: pandas.DataFrame = self.to_arrow().to_pandas()
-        return frame
-
-    def to_polars(self) -> polars.DataFrame:
-        """Give the same as a polars frame."""
-        import polars
-
-        return polars.DataFrame(self)
-
-    def write(self, path: Path) -> None:
-        """Write it as a Parquet file, which the command line reads too."""
-        self._native.write(os.fspath(path))
 
     def verify(self, data: DataLike, y: Vector | None = None, **settings: Any) -> Verification:
         """Check it against the full data: see :func:`verify`."""

@@ -41,7 +41,6 @@ __all__ = ["build", "into", "predict", "verify"]
 
 SparkData: TypeAlias = "DataFrame | Path | Sequence[Path]"
 Batches: TypeAlias = "Iterator[pa.RecordBatch]"
-Work: TypeAlias = "Callable[[Batches], Batches]"
 Join: TypeAlias = "Callable[[bytes, Sequence[bytes]], bytes]"
 
 #: States are joined on the workers by so many, where there are more partitions than that.

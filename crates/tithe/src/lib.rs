@@ -9,7 +9,8 @@
 //! `L(θ) = −Σ w_n φ(z_n·θ)`. All data is weighted data; raw data has `w_n = 1`.
 //!
 //! Whatever touches all rows is a [`pass::Pass`], run by an [`engine::Engine`] on all cores, from memory or
-//! from files larger than memory, with the same bytes as the result.
+//! from files larger than memory, with the same bytes as the result; or by a [`cluster::ClusterEngine`], where the rows are
+//! on many machines.
 //!
 //! ```
 //! use tithe::build::{build, BuildSettings};
