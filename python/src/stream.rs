@@ -38,7 +38,7 @@ struct Shared {
     skip_bad: Option<u64>,
 }
 
-type Pieces = (String, Vec<Option<Py<PyBytes>>>, Option<Py<PyBytes>>);
+type Pieces = (String, Vec<Option<Py<PyBytes>>>, Option<Py<PyBytes>>, Option<Py<PyBytes>>);
 
 #[pymethods]
 impl Stream {
@@ -71,23 +71,24 @@ impl Stream {
         py: Python<'_>,
         manifest: String,
         levels: Vec<Option<Vec<u8>>>,
+        remainder: Option<Vec<u8>>,
         pending: Option<Vec<u8>>,
         options: &Bound<'_, PyAny>,
     ) -> PyResult<Stream> {
         let (reading, columns): (Reading, Columns) = (options.extract()?, options.extract()?);
         let flowing: Flowing = options.extract()?;
-        let packed = Packed { manifest, levels, pending };
+        let packed = Packed { manifest, levels, remainder, pending };
         let stream = py.detach(|| stream::Stream::unpack(&packed, reading.threads));
         let stream = stream.map_err(|error| to_python(py, &error))?;
         Ok(Stream(Arc::new(Shared::new(stream, reading, columns, flowing.skip_bad))))
     }
 
-    /// All that it holds: the manifest, the coreset of each level, the rows that wait.
+    /// All that it holds: the manifest, the coreset of each level, what they leave, the rows that wait.
     fn pack(&self, py: Python<'_>) -> PyResult<Pieces> {
         let packed = py.detach(|| self.0.copy()?.pack()).map_err(|error| to_python(py, &error))?;
         let bytes = |bytes: Vec<u8>| PyBytes::new(py, &bytes).unbind();
         let levels = packed.levels.into_iter().map(|level| level.map(bytes)).collect();
-        Ok((packed.manifest, levels, packed.pending.map(bytes)))
+        Ok((packed.manifest, levels, packed.remainder.map(bytes), packed.pending.map(bytes)))
     }
 
     /// Takes in all rows of some data, or none of them. Label and weight are named where they stand beside it.

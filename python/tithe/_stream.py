@@ -291,7 +291,7 @@ class Stream:
 
 
 def _unpacked(
-    packed: tuple[str, list[bytes | None], bytes | None],
+    packed: tuple[str, list[bytes | None], bytes | None, bytes | None],
     options: dict[str, Any],
     columns: list[str] | None,
     progress: bool | None,

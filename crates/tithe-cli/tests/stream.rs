@@ -198,8 +198,8 @@ fn a_state_of_a_newer_program_is_refused() {
     let scratch = Scratch::with_csv(&text);
     feed(&scratch, FEED, &text);
     let manifest = String::from_utf8(scratch.read("state/manifest.json")).expect("text");
-    scratch.write("state/manifest.json", manifest.replace("\"version\":1", "\"version\":2"));
-    let message = "'state/manifest.json' is of format version 2; this program knows versions up to 1";
+    scratch.write("state/manifest.json", manifest.replace("\"version\":2", "\"version\":3"));
+    let message = "'state/manifest.json' is of format version 3; this program knows versions up to 2";
     refuses(&scratch, FEED, &text, 1, message);
     refuses(&scratch, "stream --state state --repair", "", 1, message);
 }

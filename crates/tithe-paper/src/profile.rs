@@ -89,11 +89,9 @@ impl Profile {
     pub fn repeats(self, set: Set, approach: Approach) -> usize {
         match self {
             Profile::Quick | Profile::Hour if set.is_wide() => 1,
-            Profile::Hour if approach == Approach::Stream => 3,
+            Profile::Hour if approach == Approach::Stream || set == Set::CovType => 3,
             Profile::Quick => 2,
-            Profile::Hour if set == Set::CovType => 2,
-            Profile::Hour => 10,
-            Profile::Full => 20,
+            Profile::Hour | Profile::Full => 20,
         }
     }
 

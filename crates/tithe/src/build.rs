@@ -13,6 +13,7 @@ use crate::coreset::{CalibrationFacts, Coreset, Method, Provenance, SensitivityF
 use crate::encoding::Encoding;
 use crate::engine::{Engine, EngineSettings, LocalEngine, Missing};
 use crate::error::{Error, ErrorKind, Result};
+use crate::model::quadratic::Quadratic;
 use crate::pass::Pass;
 use crate::points::Points;
 use crate::progress::{Event, Silent};
@@ -101,6 +102,8 @@ pub struct Built {
     pub seconds: Vec<(&'static str, f64)>,
     /// Mean and standard deviation of each feature that holds numbers.
     pub moments: Vec<Option<(f64, f64)>>,
+    /// What the coreset leaves of the log-likelihood of its rows, and of what was left before: for the steps to come.
+    pub(crate) remainder: Option<Quadratic>,
 }
 
 /// Builds a coreset of a source on this machine, in silence: the short way.
@@ -163,7 +166,9 @@ pub(crate) fn build_part(
             warnings,
         },
     };
-    Ok(Built { coreset, seconds: clock.laps, moments: learnt.moments })
+    // What is exact leaves nothing.
+    let remainder = selected.remainder.or_else(|| place.remainder().cloned());
+    Ok(Built { coreset, seconds: clock.laps, moments: learnt.moments, remainder })
 }
 
 /// Rows and their weights, as a method chose them.
@@ -175,6 +180,8 @@ pub(crate) struct Selected {
     pub facts: Option<SensitivityFacts>,
     pub calibration: Option<CalibrationFacts>,
     pub warning: Option<String>,
+    /// What the rows leave of the log-likelihood, near its mode; only calibration knows.
+    pub remainder: Option<Quadratic>,
 }
 
 /// Algorithm 1 of the paper, for weighted rows.
@@ -335,6 +342,7 @@ impl Selected {
             facts,
             calibration: None,
             warning,
+            remainder: None,
         }
     }
 }
@@ -355,7 +363,16 @@ fn weighed(
         .zip(&counts)
         .map(|((w, share), count)| f64::from(*count) * w * (total / share) / draws as f64)
         .collect();
-    Ok(Selected { rows, weights, draws, exact: false, facts, calibration: None, warning: None })
+    Ok(Selected {
+        rows,
+        weights,
+        draws,
+        exact: false,
+        facts,
+        calibration: None,
+        warning: None,
+        remainder: None,
+    })
 }
 
 fn only_calibrated() -> Error {

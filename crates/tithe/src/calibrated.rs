@@ -12,21 +12,27 @@ use crate::build::{
 use crate::calibration::certificate::{Certificate, Gaussian, Guard};
 use crate::calibration::features::{LocalMap, LocalSum};
 use crate::calibration::pool::{Pool, Race};
-use crate::calibration::{CalibrationSettings, calibrate, pool_capacity};
+use crate::calibration::{CalibrationSettings, calibrate, nudge, pool_capacity};
 use crate::collapse::Distinct;
-use crate::coreset::{CalibrationFacts, points};
+use crate::coreset::{CalibrationFacts, Method, Provenance, points};
 use crate::encoding::{Encoding, Scratch};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::likelihood::Curvature;
-use crate::newton::{Pilot, full_curvature, full_mode};
+use crate::model::quadratic::Quadratic;
+use crate::newton::{NEAR, Pilot, full_curvature, full_mode, mode_beside};
 use crate::pass::Pass;
-use crate::points::{Lane, Points, TILE};
+use crate::points::{Lane, Points, TILE, Tile};
 use crate::rng::{Purpose, Seed};
 use crate::selection::Size;
 use crate::sensitivity::Bound;
 use crate::survey::Learnt;
 
+/// The squared decrement of a step's reference: a tenth of a standard deviation matters little, for the next step has
+/// another.
+const NEAR_A_STEP: f64 = 1e-2;
+/// What a step may leave for those after it, in nats of the whole posterior.
+const LEFT_BY_A_STEP: f64 = 3e-2;
 /// A target KL is sought with at most so many rows.
 const MOST_ROWS: usize = 20_000;
 
@@ -62,43 +68,58 @@ pub(crate) fn calibrated(
         return Ok(exact);
     }
 
-    // The full data's mode, from that of the rows which the survey picked.
+    // The full data's mode: from that of the rows which the survey picked, or from where it was last.
     let prior_precision = vec![settings.prior_scale.powi(-2); encoding.dim()];
     let pilot = pilot_points(learnt)?;
-    let rest = if let Place::Beside(rest) = place { Some(rest) } else { None };
-    let all = rest.map(|rest| joined(&pilot, rest));
-    let for_all = Pilot::Random(all.as_ref().unwrap_or(&pilot));
-    let mode = full_mode(engine, encoding, rest, &prior_precision, for_all, settings.seed)?;
-    clock.lap("mode");
-
-    // The target b: the local features of all rows, which the last Newton pass has summed already.
-    let (map, target) = match place {
-        Place::Alone => {
-            let map = LocalMap::new(mode.theta, mode.precision.as_ref())?;
-            let target = target_of(&map, &mode.likelihood);
-            (map, target)
+    let (rest, mut remainder) = (place.rest(), place.remainder());
+    let beside = |remainder| mode_beside(engine, encoding, rest, remainder, &prior_precision, place.near());
+    let mode = match remainder.map(beside) {
+        Some(Ok(mode)) => mode,
+        // What was left may be more than the rows that are there can carry: there is no mode then, and it is let go.
+        Some(Err(error)) if !(error.is_numerical() && matches!(place, Place::Step { .. })) => {
+            return Err(error);
         }
-        // The shape of the whole posterior, the size of the part's: features are then as large as they would be alone.
-        Place::Beside(rest) => {
-            let share = learnt.mass / (learnt.mass + place.other_mass());
-            let map = LocalMap::new(mode.theta, (&mode.precision * share).as_ref())?;
-            let others = target_of(&map, &Curvature::of_points(rest, map.theta()));
-            let target = target_of(&map, &mode.likelihood).minus(&others);
-            (map, target)
-        }
-        Place::At(theta) => {
-            let map = LocalMap::new(theta.to_vec(), mode.precision.as_ref())?;
-            let target = target_of(&map, &full_curvature(engine, encoding, theta)?);
-            (map, target)
+        Some(Err(_)) | None => {
+            remainder = None;
+            let all = rest.map(|rest| joined(&pilot, rest));
+            let pilot = Pilot::Random(all.as_ref().unwrap_or(&pilot));
+            full_mode(engine, encoding, rest, &prior_precision, pilot, settings.seed)?
         }
     };
-    let totals = Totals::of(&pilot, &bound, &map);
+    clock.lap("mode");
+
+    // The target b: the local features of all that is not in the rest, which the last Newton pass has summed already.
+    let share = learnt.mass / (learnt.mass + place.other_mass());
+    let (map, wanted) = match place {
+        Place::At(theta) => {
+            let wanted = full_curvature(engine, encoding, theta)?;
+            (LocalMap::new(theta.to_vec(), mode.precision.as_ref())?, wanted)
+        }
+        _ => {
+            let wanted = match rest {
+                Some(rest) => mode.likelihood.minus(&Curvature::of_points(rest, &mode.theta)),
+                None => mode.likelihood,
+            };
+            // The shape of the whole posterior, the size of the part's: features are then as large as they would be alone.
+            (LocalMap::new(mode.theta, (&mode.precision * share).as_ref())?, wanted)
+        }
+    };
+    let first = match place {
+        Place::Step { .. } => First::Leverage,
+        _ => First::Sensitivity(Cow::Borrowed(&bound)),
+    };
+    let totals = Totals::of(&pilot, &first, &map);
+    // Of what was left before, a part makes up for its share.
+    let asked = match remainder {
+        Some(remainder) => wanted.minus(&remainder.at(map.theta()).times(1.0 - share)),
+        None => wanted.clone(),
+    };
     let full = Full {
         gaussian: Gaussian { mean: mode.mode, precision: mode.precision },
+        prior_scale: settings.prior_scale,
         prior_precision,
+        target: target_of(&map, &asked),
         map,
-        target,
-        rest,
     };
 
     let (pool, chosen) = loop {
@@ -106,23 +127,31 @@ pub(crate) fn calibrated(
         let capacity = place.pool_capacity(size, encoding.dim());
         let pooling = Pooling {
             encoding: Cow::Borrowed(encoding),
-            bound: Cow::Borrowed(&bound),
+            first: first.clone(),
             map: Cow::Borrowed(&full.map),
             capacity,
             totals,
             seed: settings.seed,
         };
         let pooled = run(engine, &pooling)?;
-        facts.mean_bound = Some(pooled.shares);
+        if let First::Sensitivity(_) = first {
+            facts.mean_bound = Some(pooled.shares);
+        }
         let pool = pooled.race.finish();
         clock.lap("selection");
-        let chosen = choose(&pool, &full, size, settings.seed, &place.calibration())?;
+        let chosen = match place {
+            Place::Step { .. } => choose_for_a_step(&pool, &full, size, share),
+            _ => choose(&pool, &full, size, settings.seed)?,
+        };
         clock.lap("calibration");
-        if settings.size == Size::Rows(size) || chosen.certificate.meets(target_kl) {
+        let met = |facts: &CalibrationFacts| facts.certificate.meets(target_kl);
+        let Some(missed) =
+            chosen.facts.as_ref().filter(|facts| settings.size != Size::Rows(size) && !met(facts))
+        else {
             break (pool, chosen);
-        }
+        };
         if size >= most {
-            return Err(not_met(target_kl, size, &chosen.certificate));
+            return Err(not_met(target_kl, size, &missed.certificate));
         }
         size = (2 * size).min(most);
         if fits(&distinct, size)
@@ -137,21 +166,17 @@ pub(crate) fn calibrated(
     let rows = RowSet::concat(run(engine, &Fetching { positions: (&chosen.positions).into() })?);
     check_places(encoding, &pool, &rows)?;
     clock.lap("rows");
-    let calibration = CalibrationFacts {
-        certificate: chosen.certificate,
-        guard: chosen.guard,
-        prior_scale: settings.prior_scale,
-        pool: chosen.pool,
-        rounds: chosen.rounds,
-    };
+    let kept = Curvature::of_points(&chosen.points, full.map.theta());
+    let remainder = Quadratic { curvature: wanted.minus(&kept), theta: full.map.theta().to_vec() };
     Ok(Selected {
         rows,
-        weights: chosen.weights,
+        weights: chosen.points.weights(),
         draws: size as u64,
         exact: false,
         facts: Some(facts),
-        calibration: Some(calibration),
+        calibration: chosen.facts,
         warning: None,
+        remainder: Some(remainder),
     })
 }
 
@@ -187,47 +212,67 @@ fn not_met(target: f64, size: usize, best: &Certificate) -> Error {
 pub(crate) enum Place<'a> {
     /// They are all that there is.
     Alone,
-    /// They are a part of something larger, of which these are the other points.
-    Beside(&'a Points),
+    /// They are a part of something larger, in one of many steps.
+    Step {
+        /// The other points.
+        rest: Option<&'a Points>,
+        /// What earlier steps left.
+        remainder: Option<&'a Quadratic>,
+    },
+    /// They are all that is held, and earlier steps left something.
+    Last(Option<&'a Quadratic>),
     /// The reference point is given.
     At(&'a [f64]),
 }
 
-impl Place<'_> {
-    /// Rows that each race of the pool keeps. A part is one of many, whose errors are its own: it needs less choice.
-    fn pool_capacity(self, size: usize, dim: usize) -> usize {
+impl<'a> Place<'a> {
+    fn rest(self) -> Option<&'a Points> {
+        if let Place::Step { rest, .. } = self { rest } else { None }
+    }
+
+    pub(crate) fn remainder(self) -> Option<&'a Quadratic> {
         match self {
-            Place::Beside(_) => pool_capacity(size, dim).min(3 * size),
-            Place::Alone | Place::At(_) => pool_capacity(size, dim),
+            Place::Step { remainder, .. } | Place::Last(remainder) => remainder,
+            Place::Alone | Place::At(_) => None,
         }
     }
 
-    /// How hard to try, for the same reason.
-    fn calibration(self) -> CalibrationSettings {
+    /// Rows that each race of the pool keeps. A step makes no choice among them.
+    fn pool_capacity(self, size: usize, dim: usize) -> usize {
         match self {
-            Place::Beside(_) => {
-                CalibrationSettings { tolerance: 1e-5, rounds: 3, ..CalibrationSettings::default() }
-            }
-            Place::Alone | Place::At(_) => CalibrationSettings::default(),
+            Place::Step { .. } => size,
+            _ => pool_capacity(size, dim),
+        }
+    }
+
+    /// How near to the mode its reference is, as a squared decrement.
+    fn near(self) -> f64 {
+        if let Place::Step { .. } = self { NEAR_A_STEP } else { NEAR }
+    }
+
+    /// What steps add to the KL in all, in nats, after the one that `made` something of what had lost `was`. A step leaves what it
+    /// misses to those after it, and the last answers for everything that was left.
+    pub(crate) fn composed_kl(self, was: Option<f64>, made: &Provenance) -> Option<f64> {
+        match self {
+            Place::Step { .. } if made.method == Method::Calibrated => was,
+            Place::Last(Some(_)) => made.step_kl(),
+            _ => was.zip(made.step_kl()).map(|(was, added)| was + added),
         }
     }
 
     /// The mass of the other points.
-    pub(crate) fn other_mass(self) -> f64 {
-        match self {
-            Place::Beside(rest) => rest.weights().iter().sum(),
-            Place::Alone | Place::At(_) => 0.0,
-        }
+    fn other_mass(self) -> f64 {
+        self.rest().map_or(0.0, |rest| rest.weights().iter().sum())
     }
 }
 
 /// What is known of the full data near its mode.
-struct Full<'a> {
+struct Full {
     gaussian: Gaussian,
+    prior_scale: f64,
     prior_precision: Vec<f64>,
     map: LocalMap,
     target: LocalSum,
-    rest: Option<&'a Points>,
 }
 
 /// The sum of local features, from the log-likelihood's gradient and Hessian.
@@ -247,27 +292,29 @@ fn joined(first: &Points, then: &Points) -> Points {
 /// The rows chosen from a pool.
 struct Chosen {
     positions: Vec<u64>,
-    weights: Vec<f64>,
-    certificate: Certificate,
-    guard: Guard,
-    pool: usize,
-    rounds: usize,
+    points: Points,
+    /// What is known of them; nothing of a step's.
+    facts: Option<CalibrationFacts>,
+}
+
+impl Chosen {
+    fn new(pool: &Pool, rows: &[usize], weights: &[f64], facts: Option<CalibrationFacts>) -> Chosen {
+        let positions = rows.iter().map(|&p| pool.candidates[p].position).collect();
+        Chosen { positions, points: pool_points(pool, rows, weights), facts }
+    }
+}
+
+/// The rows of one of many steps: whatever they leave of the target is for the next, so they need not meet it.
+fn choose_for_a_step(pool: &Pool, full: &Full, size: usize, share: f64) -> Chosen {
+    let calibrated = nudge(pool, &full.map, &full.target, size, LEFT_BY_A_STEP / share);
+    Chosen::new(pool, &calibrated.rows, &calibrated.weights, None)
 }
 
 /// Of the pool the coreset's rows, and the weights nearest to the selection's that meet the target.
-fn choose(
-    pool: &Pool,
-    full: &Full<'_>,
-    size: usize,
-    seed: Seed,
-    settings: &CalibrationSettings,
-) -> Result<Chosen> {
-    let calibrated = calibrate(pool, &full.map, &full.target, size, seed, settings);
+fn choose(pool: &Pool, full: &Full, size: usize, seed: Seed) -> Result<Chosen> {
+    let calibrated = calibrate(pool, &full.map, &full.target, size, seed, &CalibrationSettings::default());
     let certify = |rows: &[usize], weights: &[f64], predicted: Option<f64>| {
-        let mut points = pool_points(pool, rows, weights);
-        if let Some(rest) = full.rest {
-            points = joined(rest, &points);
-        }
+        let points = pool_points(pool, rows, weights);
         Certificate::new(&points, &full.gaussian, &full.prior_precision, predicted)
     };
     let after = certify(&calibrated.rows, &calibrated.weights, Some(calibrated.predicted));
@@ -286,8 +333,14 @@ fn choose(
         (Ok(after), _) => (calibrated.rows, calibrated.weights, after, Guard::Calibrated),
         (Err(_), before) => (selected, reference, before?, Guard::Reference),
     };
-    let positions = rows.iter().map(|&p| pool.candidates[p].position).collect();
-    Ok(Chosen { positions, weights, certificate, guard, pool: pool.len(), rounds: calibrated.rounds })
+    let facts = CalibrationFacts {
+        certificate,
+        guard,
+        prior_scale: full.prior_scale,
+        pool: pool.len(),
+        rounds: calibrated.rounds,
+    };
+    Ok(Chosen::new(pool, &rows, &weights, Some(facts)))
 }
 
 /// The rows that the survey picked, weighted to stand for all.
@@ -305,6 +358,30 @@ fn pool_points(pool: &Pool, rows: &[usize], weights: &[f64]) -> Points {
     Points::from_rows(dim, rows)
 }
 
+/// What the first of the pool's two races goes by; the second goes by the size of the local features.
+#[derive(Clone, Serialize, Deserialize)]
+enum First<'a> {
+    /// How much a row could matter anywhere in the ball.
+    Sensitivity(Cow<'a, Bound>),
+    /// How much a row tells of what few others do, `(w(g² + h)‖u‖²)³`: what a step loses is lost for good, and a nearly
+    /// separated level is known by the few rows on the wrong side, of large `g` and small `h`. The power makes their places
+    /// certain.
+    Leverage,
+}
+
+impl First<'_> {
+    fn shares_and_norms(&self, map: &LocalMap, tile: &Tile<'_>, directions: &mut [Lane]) -> (Lane, Lane) {
+        let (norms, mut shares) = map.norms_and_leverages(tile, directions);
+        match self {
+            First::Sensitivity(bound) => bound.shares(tile, &mut shares),
+            First::Leverage => {
+                shares.iter_mut().zip(tile.w.iter()).for_each(|(share, w)| *share = (w * *share).powi(3))
+            }
+        }
+        (shares, norms)
+    }
+}
+
 /// Estimates of `Σ s_n` and `Σ w_n‖F_n‖` from the pilot.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Totals {
@@ -313,15 +390,13 @@ struct Totals {
 }
 
 impl Totals {
-    fn of(pilot: &Points, bound: &Bound, map: &LocalMap) -> Totals {
+    fn of(pilot: &Points, first: &First<'_>, map: &LocalMap) -> Totals {
         let mut directions = vec![Lane::ZERO; map.dim()];
         let mut totals = Totals { shares: 0.0, norms: 0.0 };
         for tile in pilot.tiles() {
-            let mut shares: Lane = Lane::ZERO;
             // Rows of the data weigh one on average here; the pilot's weight says how many each stands for.
-            let ones = crate::points::Tile { w: &Lane::of(1.0), ..tile };
-            bound.shares(&ones, &mut shares);
-            let norms = map.norms(&tile, &mut directions);
+            let ones = Tile { w: &Lane::of(1.0), ..tile };
+            let (shares, norms) = first.shares_and_norms(map, &ones, &mut directions);
             for r in 0..tile.len {
                 totals.shares += tile.w[r] * shares[r];
                 totals.norms += tile.w[r] * norms[r];
@@ -335,7 +410,7 @@ impl Totals {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Pooling<'a> {
     encoding: Cow<'a, Encoding>,
-    bound: Cow<'a, Bound>,
+    first: First<'a>,
     map: Cow<'a, LocalMap>,
     capacity: usize,
     totals: Totals,
@@ -371,11 +446,10 @@ impl Pass for Pooling<'_> {
         let encoder = self.encoding.encoder(block)?;
         let mut race = Race::with_totals(self.capacity, self.totals.shares, self.totals.norms);
         let mut rng = self.seed.stream(Purpose::Pool, block.stream);
-        let (mut shares, mut total) = (Lane::ZERO, 0.0);
+        let mut total = 0.0;
         for t in 0..encoder.tiles() {
             let tile = encoder.tile(t, &mut worker.scratch);
-            self.bound.shares(&tile, &mut shares);
-            let norms = self.map.norms(&tile, &mut worker.directions);
+            let (shares, norms) = self.first.shares_and_norms(&self.map, &tile, &mut worker.directions);
             race.enter(&tile, &shares, &norms, |r| block.position(t * TILE + r), &mut rng);
             total += shares.iter().sum::<f64>();
         }

@@ -87,10 +87,10 @@ pub struct Composition {
     pub depth: u64,
     /// The composed bound, if every step had one.
     pub bound: Option<Bound>,
-    /// What the steps add to the KL by their certificates, in nats, as if their errors were independent: `Σ KL_i·W_i/W`, each in
-    /// units of the posterior of its own mass `W_i`. That is the second order; what comes of the distance between a step's
-    /// reference point and the last is not in it, so the KL to the full data's posterior is more. `None` if a step had no
-    /// certificate.
+    /// What the steps add to the KL by their certificates, in nats. In a stream that is the last step's, which answers for what those
+    /// before it left; of coresets that were merged, as if their errors were independent, `Σ KL_i·W_i/W`, each in units of the
+    /// posterior of its own mass `W_i`. That is the second order; what comes of the distance between a step's reference point
+    /// and the last is not in it, so the KL to the full data's posterior is more. `None` if a step had no certificate.
     pub kl: Option<f64>,
 }
 

@@ -185,6 +185,11 @@ impl Error {
         &self.0
     }
 
+    /// True if arithmetic came to no end, which other rows or settings may change.
+    pub(crate) fn is_numerical(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Numerical { .. })
+    }
+
     /// The remedy, in words that a user of the command line or the library can act on.
     pub fn help(&self) -> Option<String> {
         match &*self.0 {

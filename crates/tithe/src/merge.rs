@@ -3,13 +3,14 @@
 use arrow_schema::DataType;
 
 use crate::block::{Column, Field, Kind, RowSet};
-use crate::build::{BuildSettings, build_part};
+use crate::build::{BuildSettings, Built, build_part};
 use crate::calibrated::Place;
 use crate::coreset::{Composition, Coreset, Provenance};
 use crate::encoding::{Coding, Encoding, Feature};
 use crate::engine::{EngineSettings, LocalEngine, Missing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fingerprint::Fingerprint;
+use crate::model::quadratic::Quadratic;
 use crate::progress::Observer;
 use crate::selection::Size;
 use crate::source::memory::Columns;
@@ -40,7 +41,7 @@ pub fn merge(
         moved.push(part);
     }
     let union = union(moved)?;
-    compress(union, settings, Place::Alone, threads, observer)
+    Ok(compress(union, settings, Place::Alone, threads, observer)?.0)
 }
 
 /// The union of coresets of one encoding, whose rows stand in the order of the input: exact.
@@ -111,16 +112,16 @@ fn joined(parts: &[&Provenance]) -> Provenance {
     }
 }
 
-/// A coreset of a coreset, of the size asked for; the coreset itself where it is no larger than that.
+/// A coreset of a coreset, of the size asked for; the coreset itself where it is no larger than that. And what it leaves.
 pub(crate) fn compress(
     union: Coreset,
     settings: &BuildSettings,
     place: Place<'_>,
     threads: Option<usize>,
     observer: &dyn Observer,
-) -> Result<Coreset> {
+) -> Result<(Coreset, Option<Quadratic>)> {
     if matches!(settings.size, Size::Rows(size) if union.rows.len() <= size) {
-        return Ok(union);
+        return Ok((union, place.remainder().cloned()));
     }
     let Coreset { fields, rows, weights, encoding, provenance: before } = union;
     let (table, known) = weighted_table(&fields, &rows, weights, &encoding)?;
@@ -130,16 +131,11 @@ pub(crate) fn compress(
         encoding: EncodingSettings { known: Some(known), ..settings.encoding.clone() },
         ..settings.clone()
     };
-    let built = build_part(&engine, Missing::Error, &settings, place)?.coreset;
+    let Built { coreset: built, remainder, .. } = build_part(&engine, Missing::Error, &settings, place)?;
     let positions = built.rows.positions.iter().map(|&row| rows.positions[row as usize]).collect();
     let provenance = compressed(before, built.provenance, place);
-    Ok(Coreset {
-        fields,
-        rows: RowSet { positions, ..built.rows },
-        weights: built.weights,
-        encoding,
-        provenance,
-    })
+    let rows = RowSet { positions, ..built.rows };
+    Ok((Coreset { fields, rows, weights: built.weights, encoding, provenance }, remainder))
 }
 
 /// Weighted rows as a table to build from, and the encoding that knows of the weights.
@@ -168,13 +164,10 @@ fn weighted_table(
 /// The story of a compressed coreset: the data's from before, the choice from the step.
 fn compressed(before: Provenance, step: Provenance, place: Place<'_>) -> Provenance {
     let was = before.composed();
-    // Beside others, the certificate is in units of the posterior of all.
-    let whole = before.mass + place.other_mass();
-    let added = step.step_kl().map(|kl| kl * whole / before.mass);
     let composition = Composition {
         depth: was.depth + 1,
         bound: was.bound.zip(step.step_bound()).map(|(was, step)| was.then(step)),
-        kl: was.kl.zip(added).map(|(was, added)| was + added),
+        kl: place.composed_kl(was.kl, &step),
         ..was
     };
     Provenance {

@@ -12,8 +12,7 @@
 use std::borrow::Cow;
 
 use faer::linalg::solvers::Solve;
-use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
-use faer::{Mat, Par, Side};
+use faer::{Mat, Side};
 use serde::{Deserialize, Serialize};
 
 use crate::block::Block;
@@ -24,6 +23,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::model::likelihood::{Curvature, CurvatureSums};
 use crate::model::mode::{EXACT, Likelihood, Mode, mode, mode_from_afar};
+use crate::model::quadratic::{Quadratic, add_ridge};
 use crate::model::{Prior, Priors};
 use crate::pass::Pass;
 use crate::points::{Lane, Points, TILE, Tile};
@@ -31,7 +31,7 @@ use crate::rng::{Purpose, Seed};
 
 /// The squared decrement at which the full data's mode is near enough. A nearly separated coefficient's curvature changes
 /// over a thousandth of its standard deviation, and a certificate compares curvatures: hence so near.
-const NEAR: f64 = 1e-12;
+pub(crate) const NEAR: f64 = 1e-12;
 /// Beyond this squared decrement for each coefficient the correction must leave the guides' likelihood concave.
 const FAR: f64 = 1.0;
 /// The prior of a pilot, for a start: the standard deviation of what the largest value of a column adds to `z·θ`.
@@ -85,6 +85,21 @@ pub(crate) fn full_mode(
     };
     let mut data = FullData { guiding, rest, ..FullData::new(engine, encoding, &priors) };
     mode(&mut data, &priors, start.mode, NEAR)
+}
+
+/// Finds the mode of all rows, of the points of a `rest`, and of the `remainder` that neither speaks of, from where that was
+/// last known.
+pub(crate) fn mode_beside(
+    engine: &impl Engine,
+    encoding: &Encoding,
+    rest: Option<&Points>,
+    remainder: &Quadratic,
+    prior_precision: &[f64],
+    near: f64,
+) -> Result<Mode> {
+    let priors = normal(prior_precision);
+    let mut data = FullData { rest, remainder: Some(remainder), ..FullData::new(engine, encoding, &priors) };
+    mode(&mut data, &priors, remainder.theta.clone(), near)
 }
 
 /// Value, gradient and Hessian of all rows' log-likelihood at a parameter.
@@ -295,6 +310,8 @@ struct FullData<'a, E> {
     separated: bool,
     /// Points that count beside the rows.
     rest: Option<&'a Points>,
+    /// What counts beside both.
+    remainder: Option<&'a Quadratic>,
     guiding: Guiding,
 }
 
@@ -308,6 +325,7 @@ impl<'a, E: Engine> FullData<'a, E> {
             least_weight: 0.0,
             separated: false,
             rest: None,
+            remainder: None,
             guiding: Guiding::No,
         }
     }
@@ -337,6 +355,9 @@ impl<E: Engine> Likelihood for FullData<'_, E> {
         }
         if let Some(rest) = self.rest {
             look.curvature.merge(&Curvature::of_points(rest, theta));
+        }
+        if let Some(remainder) = self.remainder {
+            look.curvature.merge(&remainder.at(theta));
         }
         Ok(look.curvature)
     }
@@ -374,50 +395,27 @@ impl<E: Engine> Likelihood for FullData<'_, E> {
 }
 
 /// The guides' log-likelihood, corrected to the full data's gradient and Hessian at one parameter.
-struct Guided<'a> {
+struct Guided {
     guides: Points,
-    theta: &'a [f64],
     /// Their own sums there.
     own: Curvature,
     /// What these lack.
-    lacking: Curvature,
+    lacking: Quadratic,
     most_steps: usize,
 }
 
-impl<'a> Guided<'a> {
-    fn new(guides: &Points, theta: &'a [f64], seen: &Curvature) -> Option<Guided<'a>> {
+impl Guided {
+    fn new(guides: &Points, theta: &[f64], seen: &Curvature) -> Option<Guided> {
         let guides = reweighed(guides, theta, seen)?;
         let own = Curvature::of_points(&guides, theta);
-        let minus = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a - b).collect();
-        let lacking = Curvature {
-            value: 0.0,
-            gradient: minus(&seen.gradient, &own.gradient),
-            hessian: minus(&seen.hessian, &own.hessian),
-            misfit: 0.0,
-        };
-        Some(Guided { guides, theta, own, lacking, most_steps: GUESSING_STEPS })
+        let curvature = Curvature { value: 0.0, misfit: 0.0, ..seen.minus(&own) };
+        let lacking = Quadratic { theta: theta.to_vec(), curvature };
+        Some(Guided { guides, own, lacking, most_steps: GUESSING_STEPS })
     }
 
     /// Of the Hessian that the guides lack, keeps what adds curvature: where they have too much of it, they keep it.
     fn keep_concave(&mut self) -> Option<()> {
-        let dim = self.theta.len();
-        // In directions whitened by the mean of both Hessians.
-        let mut both = Mat::from_fn(dim, dim, |i, j| self.own.entry(i, j) + 0.5 * self.lacking.entry(i, j));
-        add_ridge(&mut both);
-        let lower = both.llt(Side::Lower).ok()?;
-        let mut half = Mat::from_fn(dim, dim, |i, j| self.lacking.entry(i, j));
-        solve_lower_triangular_in_place(lower.L(), half.as_mut(), Par::Seq);
-        let mut whitened = half.transpose().to_owned();
-        solve_lower_triangular_in_place(lower.L(), whitened.as_mut(), Par::Seq);
-        let eigen = whitened.self_adjoint_eigen(Side::Lower).ok()?;
-        let directions = lower.L() * eigen.U();
-        let scaled = Mat::from_fn(dim, dim, |i, j| directions[(i, j)] * eigen.S()[j].max(0.0));
-        let kept = scaled * directions.transpose();
-        for i in 0..dim {
-            for j in 0..=i {
-                self.lacking.hessian[i * dim + j] = kept[(i, j)];
-            }
-        }
+        self.lacking = self.lacking.concave_beside(&self.own)?;
         // There is a mode now, however far it is.
         self.most_steps = 10 * GUESSING_STEPS;
         Some(())
@@ -452,23 +450,10 @@ fn reweighed(guides: &Points, theta: &[f64], seen: &Curvature) -> Option<Points>
     Some(guides)
 }
 
-/// Makes a matrix that may be singular positive definite.
-fn add_ridge(matrix: &mut Mat<f64>) {
-    for i in 0..matrix.nrows() {
-        matrix[(i, i)] = matrix[(i, i)] * (1.0 + 1e-10) + 1e-10;
-    }
-}
-
-impl Likelihood for Guided<'_> {
+impl Likelihood for Guided {
     fn look(&mut self, theta: &[f64]) -> Result<Curvature> {
         let mut look = Curvature::of_points(&self.guides, theta);
-        let way: Vec<f64> = theta.iter().zip(self.theta).map(|(there, here)| there - here).collect();
-        for i in 0..way.len() {
-            let bend: f64 = way.iter().enumerate().map(|(j, way)| self.lacking.entry(i, j) * way).sum();
-            look.value += way[i] * (self.lacking.gradient[i] - 0.5 * bend);
-            look.gradient[i] += self.lacking.gradient[i] - bend;
-        }
-        look.hessian.iter_mut().zip(&self.lacking.hessian).for_each(|(sum, lacking)| *sum += lacking);
+        look.merge(&self.lacking.at(theta));
         Ok(look)
     }
 

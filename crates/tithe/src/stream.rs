@@ -165,7 +165,7 @@ impl Stream {
     /// Begins a stream that is held in memory alone: there is nothing to save.
     pub fn in_memory(settings: &StreamSettings, threads: Option<usize>) -> Result<Stream> {
         settings.check()?;
-        let content = Content { levels: Vec::new(), pending: None };
+        let content = Content { levels: Vec::new(), pending: None, remainder: None };
         Stream::with_content(settings, threads, None, Manifest::new(json_of(settings)), content)
     }
 
@@ -176,7 +176,8 @@ impl Stream {
         manifest: Manifest,
         content: Content,
     ) -> Result<Stream> {
-        let tree = Tree::with_levels(settings.tree(threads), content.levels, manifest.blocks)?;
+        let tree =
+            Tree::with_levels(settings.tree(threads), content.levels, manifest.blocks, content.remainder)?;
         let mut stream = Stream {
             settings: settings.clone(),
             threads,
@@ -457,6 +458,10 @@ impl Stream {
             });
         }
         manifest.levels = levels;
+        if blocks != manifest.blocks {
+            let write = |remainder: &_| directory.write_remainder(blocks, remainder);
+            manifest.remainder = self.tree.remainder().map(write).transpose()?;
+        }
         manifest.blocks = blocks;
         manifest.pending = match (self.pending_rows, self.fields()) {
             (0, _) | (_, None) => None,
@@ -507,7 +512,7 @@ pub fn snapshot(path: &Path, threads: Option<usize>, observer: &dyn Observer) ->
     let settings: StreamSettings = serde_json::from_value(manifest.settings.clone()).map_err(|_| {
         directory.refused("has settings that this program does not know", "use a newer tithe")
     })?;
-    let tree = Tree::with_levels(settings.tree(threads), content.levels, manifest.blocks)?;
+    let tree = Tree::with_levels(settings.tree(threads), content.levels, manifest.blocks, content.remainder)?;
     snapshot_of(&tree, &settings, &manifest, content.pending, threads, observer)
 }
 

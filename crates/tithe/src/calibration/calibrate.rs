@@ -4,7 +4,8 @@ use rayon::prelude::*;
 
 use super::features::{LocalMap, LocalSum};
 use super::pool::Pool;
-use super::weights::{Weights, nearest_weights};
+use super::weights::{Weights, nearest_weights, nudged_weights};
+use crate::points::Points;
 use crate::rng::{Purpose, Seed, open_unit};
 
 /// Where weights alone can meet the target, nearness may count this much less: the target is then met exactly.
@@ -117,6 +118,19 @@ pub fn calibrate(
     }
 }
 
+/// Takes the first `size` rows of the pool, and weights that leave little more than `enough` of `target`: for one of many
+/// steps, each of which makes up for what those before it left.
+pub fn nudge(pool: &Pool, map: &LocalMap, target: &LocalSum, size: usize, enough: f64) -> Calibrated {
+    let rows = pool.first(size);
+    let all = pool.reference_weights(size);
+    let reference: Vec<f64> = rows.iter().map(|&p| all[p]).collect();
+    let points = rows.iter().zip(&reference).map(|(&p, &weight)| (&pool.candidates[p].z[..], weight));
+    let features = map.features(&Points::from_rows(map.dim(), points));
+    let weights = nudged_weights(&features, target, &reference, enough);
+    let solves = weights.solves;
+    Support::of(&rows, weights).finish(0, solves)
+}
+
 /// Prices the pool: a row's score is `F_n·r/‖F_n‖`, whose square is what adding that row alone would take off `‖r‖²`. Of the
 /// rows with a positive score `count` are chosen at random in proportion to the square, so that they are not all alike.
 fn price(
@@ -177,7 +191,7 @@ mod tests {
     use super::super::pool::Race;
     use super::*;
     use crate::points::Lane;
-    use crate::points::{Points, TILE};
+    use crate::points::TILE;
 
     fn pool(map: &LocalMap, points: &Points, capacity: usize) -> Pool {
         let mut race = Race::new(capacity);

@@ -166,11 +166,16 @@ impl LocalMap {
 
     /// The norms `‖F(z)‖` of a tile's points: `‖F‖² = g²‖u‖²/2 + h²‖u‖⁴/4`. `scratch` has D lanes.
     pub fn norms(&self, tile: &Tile<'_>, scratch: &mut [Lane]) -> Lane {
+        self.norms_and_leverages(tile, scratch).0
+    }
+
+    /// The norms, and the leverages `(g² + h)‖u‖²`: about twice the share that each point has in what is known of its direction.
+    pub fn norms_and_leverages(&self, tile: &Tile<'_>, scratch: &mut [Lane]) -> (Lane, Lane) {
         let (slope, curvature) = self.tile(tile, scratch);
         vectorized(
             #[inline(always)]
             || {
-                let mut norms = Lane::ZERO;
+                let (mut norms, mut leverages) = (Lane::ZERO, Lane::ZERO);
                 for lane in &*scratch {
                     for r in 0..TILE {
                         norms[r] = lane[r].mul_add(lane[r], norms[r]);
@@ -179,8 +184,9 @@ impl LocalMap {
                 for r in 0..TILE {
                     let (g, h, square) = (slope[r], curvature[r], norms[r]);
                     norms[r] = (square * (0.5 * g * g + 0.25 * h * h * square)).sqrt();
+                    leverages[r] = (g * g + h) * square;
                 }
-                norms
+                (norms, leverages)
             },
         )
     }

@@ -7,4 +7,4 @@ pub mod features;
 pub mod pool;
 pub mod weights;
 
-pub use calibrate::{Calibrated, CalibrationSettings, calibrate, pool_capacity};
+pub use calibrate::{Calibrated, CalibrationSettings, calibrate, nudge, pool_capacity};

@@ -33,6 +33,11 @@ const NEWTON_STEPS: usize = 60;
 /// Conjugate gradients stop at this residual, relative to the right-hand side, or after so many products.
 const GRADIENTS_TOLERANCE: f64 = 1e-7;
 const GRADIENTS_PRODUCTS: usize = 400;
+/// How often weights are nudged at most, and the conjugate gradients of each time.
+const MOST_NUDGES: usize = 8;
+const NUDGE_PRODUCTS: usize = 8;
+/// Every row keeps at least this share of its weight: a direction that no row speaks of is lost for good.
+const KEPT: f64 = 0.2;
 /// The ridge that keeps every system positive definite, whatever the reference weights are, relative to a unit diagonal.
 const LEAST_RIDGE: f64 = 1e-11;
 
@@ -65,6 +70,67 @@ pub fn nearest_weights(
     let (weights, solves) = dual.unwrap_or_else(|| by_support(features, target, reference, ridge, GRAM_ROWS));
     let residual = target.minus(&features.sum(&weights));
     Weights { weights, residual, solves }
+}
+
+/// Weights near `reference` (all positive) that come nearer to `target`, until no more than `enough` is left of it: nudges of
+/// a few conjugate gradients, each of which costs as much as two sums of all features. Stopped early, they change the
+/// weights where that helps the most.
+pub fn nudged_weights(
+    features: &LocalFeatures,
+    target: &LocalSum,
+    reference: &[f64],
+    enough: f64,
+) -> Weights {
+    let mut weights = reference.to_vec();
+    let mut residual = target.minus(&features.sum(&weights));
+    let mut solves = 0;
+    while solves < MOST_NUDGES && residual.norm_squared() > enough {
+        let change = features.nudge(&residual, &weights);
+        let nudged: Vec<f64> = weights
+            .iter()
+            .zip(&change)
+            .zip(reference)
+            .map(|((weight, change), reference)| (weight + change).max(KEPT * reference))
+            .collect();
+        let left = target.minus(&features.sum(&nudged));
+        solves += 1;
+        if left.norm_squared() >= residual.norm_squared() {
+            break;
+        }
+        (weights, residual) = (nudged, left);
+    }
+    Weights { weights, residual, solves }
+}
+
+impl LocalFeatures {
+    /// The change of weights that takes off the most of a residual, in a few conjugate gradients for
+    /// `S(AᵀA)S v = SAᵀr` with `S = diag √w`, so that every weight changes in proportion to itself.
+    fn nudge(&self, residual: &LocalSum, weights: &[f64]) -> Vec<f64> {
+        let roots: Vec<f64> = weights.iter().map(|weight| weight.sqrt()).collect();
+        let scaled = |v: &[f64]| -> Vec<f64> { v.iter().zip(&roots).map(|(v, root)| v * root).collect() };
+        let square = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>();
+        let mut change = vec![0.0; weights.len()];
+        let mut rest = scaled(&self.scores(residual));
+        let mut direction = rest.clone();
+        let mut norm = square(&rest);
+        for _ in 0..NUDGE_PRODUCTS {
+            let image = self.sum(&scaled(&direction));
+            let length = norm / image.norm_squared();
+            if !length.is_finite() {
+                break;
+            }
+            let back = scaled(&self.scores(&image));
+            for m in 0..change.len() {
+                change[m] += length * direction[m];
+                rest[m] -= length * back[m];
+            }
+            let next = square(&rest);
+            let conjugacy = next / norm;
+            norm = next;
+            direction.iter_mut().zip(&rest).for_each(|(d, r)| *d = r + conjugacy * *d);
+        }
+        scaled(&change)
+    }
 }
 
 /// `ρ`.

@@ -237,6 +237,28 @@ impl Curvature {
             *sum += more;
         }
     }
+
+    /// The sums of rows that weigh so many times as much.
+    pub fn times(&self, factor: f64) -> Curvature {
+        let times = |sums: &[f64]| sums.iter().map(|sum| factor * sum).collect();
+        Curvature {
+            value: factor * self.value,
+            gradient: times(&self.gradient),
+            hessian: times(&self.hessian),
+            misfit: factor * self.misfit,
+        }
+    }
+
+    /// What these sums are more than others.
+    pub fn minus(&self, other: &Curvature) -> Curvature {
+        let minus = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a - b).collect();
+        Curvature {
+            value: self.value - other.value,
+            gradient: minus(&self.gradient, &other.gradient),
+            hessian: minus(&self.hessian, &other.hessian),
+            misfit: self.misfit - other.misfit,
+        }
+    }
 }
 
 /// A [`Curvature`] in the making: tiles are added one by one, at one parameter.

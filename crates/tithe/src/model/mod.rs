@@ -4,6 +4,7 @@ pub mod likelihood;
 pub(crate) mod mode;
 pub mod posterior;
 pub mod prior;
+pub mod quadratic;
 
 pub use posterior::{Gaussian, LogDensity, Posterior};
 pub use prior::{Prior, PriorChoice, Priors};

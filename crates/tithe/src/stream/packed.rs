@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::state::{Content, Manifest};
+use super::state::{Content, Manifest, remainder_bytes, remainder_from};
 use super::{Stream, StreamSettings, refused};
 use crate::block::Segment;
 use crate::error::{Error, ErrorKind, Result};
@@ -19,6 +19,8 @@ pub struct Packed {
     pub manifest: String,
     /// The coreset of each level, as the bytes of its file.
     pub levels: Vec<Option<Vec<u8>>>,
+    /// What these leave of the log-likelihood of all rows.
+    pub remainder: Option<Vec<u8>>,
     /// Rows that do not fill a block yet, as Parquet.
     pub pending: Option<Vec<u8>>,
 }
@@ -29,6 +31,7 @@ impl Stream {
         let manifest = Manifest {
             blocks: self.tree.blocks(),
             levels: Vec::new(),
+            remainder: None,
             pending: None,
             ..self.manifest.clone()
         };
@@ -40,6 +43,7 @@ impl Stream {
         Ok(Packed {
             manifest: manifest.to_text().map_err(|error| Error::io("write", NAME, error.into()))?,
             levels: self.tree.levels().iter().map(level).collect::<Result<_>>()?,
+            remainder: self.tree.remainder().map(remainder_bytes).transpose()?,
             pending,
         })
     }
@@ -50,10 +54,11 @@ impl Stream {
     /// If a newer program packed it, or it is damaged.
     pub fn unpack(packed: &Packed, threads: Option<usize>) -> Result<Stream> {
         let path = Path::new(NAME);
-        let manifest = Manifest::from_text(&packed.manifest, path)?.ok_or_else(|| {
+        let damaged = || {
             let (what, help) = ("is damaged".to_string(), Some("pack it again".to_string()));
             Error::from(ErrorKind::WrongFile { path: path.to_path_buf(), what, help })
-        })?;
+        };
+        let manifest = Manifest::from_text(&packed.manifest, path)?.ok_or_else(damaged)?;
         let settings: StreamSettings = serde_json::from_value(manifest.settings.clone()).map_err(|_| {
             refused(path, "has settings that this program does not know", "use a newer tithe")
         })?;
@@ -61,7 +66,9 @@ impl Stream {
         let level = |bytes: &Option<Vec<u8>>| {
             bytes.as_ref().map(|bytes| read_coreset_from(&input(bytes))).transpose()
         };
+        let remainder = |bytes: &Vec<u8>| remainder_from(bytes).ok_or_else(damaged);
         let content = Content {
+            remainder: packed.remainder.as_ref().map(remainder).transpose()?,
             levels: packed.levels.iter().map(level).collect::<Result<_>>()?,
             pending: packed.pending.as_ref().map(|bytes| read_rows_from(input(bytes))).transpose()?,
         };

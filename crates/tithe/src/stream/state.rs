@@ -18,8 +18,9 @@ use crate::encoding::Encoding;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{Output, read_coreset, read_rows, write_coreset, write_rows};
 use crate::fingerprint::Fingerprint;
+use crate::model::quadratic::Quadratic;
 
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 const MANIFEST: &str = "manifest.json";
 const LOCK: &str = "lock";
 
@@ -94,6 +95,9 @@ pub(super) struct Manifest {
     pub parts: Vec<PartRecord>,
     /// The coreset of each level.
     pub levels: Vec<Option<Named>>,
+    /// What the coresets leave of the log-likelihood of all rows; nothing before version 2.
+    #[serde(default)]
+    pub remainder: Option<Named>,
     /// Rows that do not fill a block yet.
     pub pending: Option<Named>,
 }
@@ -115,6 +119,7 @@ impl Manifest {
             drifted: Vec::new(),
             parts: Vec::new(),
             levels: Vec::new(),
+            remainder: None,
             pending: None,
         }
     }
@@ -149,12 +154,17 @@ impl Manifest {
     }
 
     fn files(&self) -> impl Iterator<Item = &Named> {
-        self.levels.iter().flatten().chain(&self.pending)
+        self.levels.iter().flatten().chain(&self.remainder).chain(&self.pending)
     }
 
     fn names(&self, file: &str) -> bool {
         self.files().any(|named| named.file == file)
     }
+}
+
+/// Whether a file's name is one of those that manifests name.
+fn is_content(name: &str) -> bool {
+    ["level-", "remainder-", "pending-"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// A state that cannot be used as it is.
@@ -163,10 +173,22 @@ pub(super) fn refused(path: &Path, what: &str, help: &str) -> Error {
     ErrorKind::State { path: path.to_path_buf(), what, help }.into()
 }
 
+/// A remainder as it is kept.
+pub(super) fn remainder_bytes(remainder: &Quadratic) -> Result<Vec<u8>> {
+    rmp_serde::to_vec(remainder)
+        .map_err(|error| Error::io("write", "a remainder", std::io::Error::other(error)))
+}
+
+/// Reads it again; nothing if it is not what was written.
+pub(super) fn remainder_from(bytes: &[u8]) -> Option<Quadratic> {
+    rmp_serde::from_slice(bytes).ok()
+}
+
 /// What a manifest names, read.
 pub(super) struct Content {
     pub levels: Vec<Option<Coreset>>,
     pub pending: Option<Segment>,
+    pub remainder: Option<Quadratic>,
 }
 
 /// The directory of a state.
@@ -206,9 +228,7 @@ impl Directory {
         if path.exists() {
             return self.read_manifest(&path).map(Some);
         }
-        let ours = |name: &str| {
-            name == LOCK || [".tithe-", "level-", "pending-"].iter().any(|prefix| name.starts_with(prefix))
-        };
+        let ours = |name: &str| name == LOCK || name.starts_with(".tithe-") || is_content(name);
         match self.entries()?.into_iter().find(|name| !ours(name)) {
             None => Ok(None),
             Some(name) if name.starts_with("manifest-") => {
@@ -258,8 +278,15 @@ impl Directory {
         };
         let level =
             |named: &Option<Named>| named.as_ref().map(|named| read_coreset(&checked(named)?)).transpose();
+        let remainder = |named: &Named| {
+            let path = checked(named)?;
+            let bytes = fs::read(&path).map_err(|error| Error::io("read", &path, error))?;
+            remainder_from(&bytes)
+                .ok_or_else(|| self.damaged(&path, "is damaged: it is not what was written"))
+        };
         Ok(Content {
             levels: manifest.levels.iter().map(level).collect::<Result<_>>()?,
+            remainder: manifest.remainder.as_ref().map(remainder).transpose()?,
             pending: manifest.pending.as_ref().map(|named| read_rows(&checked(named)?)).transpose()?,
         })
     }
@@ -279,6 +306,12 @@ impl Directory {
     /// Writes the coreset of a level that came in with block number `blocks`.
     pub fn write_level(&self, level: usize, blocks: u64, coreset: &Coreset) -> Result<Named> {
         self.write(format!("level-{level:02}-{blocks:012}.parquet"), |output| write_coreset(coreset, output))
+    }
+
+    /// Writes what the coresets leave after block number `blocks`.
+    pub fn write_remainder(&self, blocks: u64, remainder: &Quadratic) -> Result<Named> {
+        let bytes = remainder_bytes(remainder)?;
+        self.write(format!("remainder-{blocks:012}.bin"), |output| output.write(&bytes))
     }
 
     /// Writes rows that wait for their block; every save has a file of its own.
@@ -337,8 +370,7 @@ impl Directory {
             }
         }
         for name in self.entries()? {
-            let is_file = name.starts_with("level-") || name.starts_with("pending-");
-            if is_file && !kept.iter().any(|manifest| manifest.names(&name)) {
+            if is_content(&name) && !kept.iter().any(|manifest| manifest.names(&name)) {
                 let _ = fs::remove_file(self.path.join(name));
             }
         }

@@ -3,10 +3,14 @@
 //! It counts in binary: after B blocks there is a coreset at level `l` if bit `l` of B is set, and it stands for `2^l`
 //! blocks. So at most `⌈log₂ B⌉ + 1` coresets are held, whatever B is.
 //!
-//! **The reference point.** Calibration keeps gradient and Hessian of the log-likelihood at one parameter; what it loses is of
-//! third order in the distance from there to the last posterior's mode. So the reference is renewed at every step: the
-//! mode of all that is held at that moment, which moves by ever less as rows come in. Errors are weighed by the shape of the same
-//! posterior, for it is there that they will count.
+//! **The remainder.** What a step leaves of the gradient and Hessian of its rows' log-likelihood is not lost: the tree carries it as
+//! one quadratic, every step makes up for its share of it, and a snapshot for all. So errors do not add up from step to step,
+//! and no step needs to be exact: a few conjugate gradients do.
+//!
+//! **The reference point.** Gradient and Hessian are those at one parameter; what is lost is of third order in the distance from
+//! there to the last posterior's mode. So the reference is renewed at every step: the mode of all that is held at that moment, the
+//! remainder included, which moves by ever less as rows come in. Errors are weighed by the shape of the same posterior, for it is
+//! there that they will count.
 
 use rand::Rng as _;
 
@@ -18,6 +22,7 @@ use crate::encoding::Encoding;
 use crate::engine::{EngineSettings, LocalEngine, Missing};
 use crate::error::{Error, Result};
 use crate::merge::{Quiet, compress, union};
+use crate::model::quadratic::Quadratic;
 use crate::newton::mode_of_points;
 use crate::points::Points;
 use crate::progress::Observer;
@@ -83,6 +88,8 @@ pub struct Tree {
     settings: TreeSettings,
     levels: Vec<Option<Coreset>>,
     blocks: u64,
+    /// What the coresets leave of the log-likelihood of all rows.
+    remainder: Option<Quadratic>,
     /// The fixed reference point, where there is one.
     pilot: Option<Vec<f64>>,
 }
@@ -90,14 +97,15 @@ pub struct Tree {
 impl Tree {
     /// No rows yet.
     pub fn new(settings: TreeSettings) -> Result<Tree> {
-        Tree::with_levels(settings, Vec::new(), 0)
+        Tree::with_levels(settings, Vec::new(), 0, None)
     }
 
-    /// The tree after `blocks` blocks, whose coresets are these.
+    /// The tree after `blocks` blocks, whose coresets are these and leave so much.
     pub fn with_levels(
         mut settings: TreeSettings,
         levels: Vec<Option<Coreset>>,
         blocks: u64,
+        remainder: Option<Quadratic>,
     ) -> Result<Tree> {
         settings.build.check()?;
         if matches!(settings.build.size, Size::Kl { .. }) {
@@ -106,7 +114,7 @@ impl Tree {
         if let Some(first) = levels.iter().flatten().next() {
             settings.build.encoding.known = Some(first.encoding.clone());
         }
-        Ok(Tree { settings, levels, blocks, pilot: None })
+        Ok(Tree { settings, levels, blocks, remainder, pilot: None })
     }
 
     /// Blocks that are in.
@@ -117,6 +125,11 @@ impl Tree {
     /// The coresets, by level.
     pub fn levels(&self) -> &[Option<Coreset>] {
         &self.levels
+    }
+
+    /// What the coresets leave of the log-likelihood of all rows.
+    pub fn remainder(&self) -> Option<&Quadratic> {
+        self.remainder.as_ref()
     }
 
     /// Takes an encoding that is learnt elsewhere.
@@ -134,7 +147,7 @@ impl Tree {
     /// # Errors
     /// If the rows cannot be used; the tree is then as it was.
     pub fn push(&mut self, rows: Rows, observer: &dyn Observer) -> Result<Vec<Option<(f64, f64)>>> {
-        let Built { coreset, moments, .. } = self.leaf(rows, observer)?;
+        let Built { coreset, moments, mut remainder, .. } = self.leaf(rows, observer)?;
         let encoding = coreset.encoding.clone();
         if self.settings.reference == Reference::First && self.pilot.is_none() {
             let points = coreset.points()?;
@@ -148,12 +161,13 @@ impl Tree {
             level += 1;
             let node = Node { level: level as u64, index: self.blocks >> level };
             let rest = self.rest(self.levels.iter().skip(level))?;
-            let place = self.place(rest.as_ref());
-            carried = compress(both, &self.node(node), place, self.settings.threads, observer)?;
+            let place = self.place(rest.as_ref(), remainder.as_ref());
+            (carried, remainder) = compress(both, &self.node(node), place, self.settings.threads, observer)?;
         }
         self.levels.resize(self.levels.len().max(level + 1), None);
         self.levels[..level].fill(None);
         self.levels[level] = Some(carried);
+        self.remainder = remainder;
         self.blocks += 1;
         self.settings.build.encoding.known.get_or_insert(encoding);
         Ok(moments)
@@ -162,8 +176,11 @@ impl Tree {
     /// The coreset of everything so far, and of `pending` rows that do not fill a block yet.
     pub fn snapshot(&self, pending: Option<Rows>, observer: &dyn Observer) -> Result<Coreset> {
         let mut held: Vec<Coreset> = self.levels.iter().rev().flatten().cloned().collect();
+        let mut remainder = self.remainder.clone();
         if let Some(rows) = pending {
-            held.push(self.leaf(rows, observer)?.coreset);
+            let leaf = self.leaf(rows, observer)?;
+            held.push(leaf.coreset);
+            remainder = leaf.remainder;
         }
         let all = union(held)?;
         let build = &self.settings.build;
@@ -172,7 +189,21 @@ impl Tree {
             Size::Guarantee { .. } => all,
             Size::Rows(_) | Size::Kl { .. } => {
                 let node = self.node(Node { level: SNAPSHOT, index: self.blocks });
-                compress(all, &node, self.place(None), self.settings.threads, observer)?
+                let last = |remainder: Option<&Quadratic>| {
+                    let place = self.pilot.as_deref().map_or(Place::Last(remainder), Place::At);
+                    compress(all.clone(), &node, place, self.settings.threads, observer)
+                };
+                match last(remainder.as_ref()) {
+                    // What was left is more than the rows that are held can carry: nobody knows how much is lost with it.
+                    Err(error) if error.is_numerical() && remainder.is_some() => {
+                        let mut coreset = last(None)?.0;
+                        if let Some(composition) = &mut coreset.provenance.composition {
+                            composition.kl = None;
+                        }
+                        coreset
+                    }
+                    made => made?.0,
+                }
             }
         };
         // What was asked for is what the user said, not a node's share of it.
@@ -193,14 +224,12 @@ impl Tree {
         let engine = LocalEngine::new(table, &engine, &quiet)?;
         let rest = self.rest(self.levels.iter())?;
         let node = self.node(Node { level: 0, index: self.blocks });
-        let place = self.place(rest.as_ref());
+        let place = self.place(rest.as_ref(), self.remainder.as_ref());
         let mut built = build_part(&engine, settings.missing, &node, place)?;
-        // Beside others, the certificate is in units of the posterior of all.
-        if place.other_mass() > 0.0 {
-            let facts = &mut built.coreset.provenance;
-            let whole = facts.mass + place.other_mass();
-            let kl = facts.step_kl().map(|kl| kl * whole / facts.mass);
-            facts.composition = Some(Composition { kl, ..facts.composed() });
+        let facts = &mut built.coreset.provenance;
+        if matches!(place, Place::Step { .. }) {
+            facts.composition =
+                Some(Composition { kl: place.composed_kl(Some(0.0), facts), ..facts.composed() });
         }
         Ok(built)
     }
@@ -221,11 +250,12 @@ impl Tree {
         Ok(all)
     }
 
-    fn place<'a>(&'a self, rest: Option<&'a Points>) -> Place<'a> {
-        match (&self.pilot, rest) {
-            (Some(pilot), _) => Place::At(pilot),
-            (None, Some(rest)) => Place::Beside(rest),
-            (None, None) => Place::Alone,
+    /// Where what is compressed stands, beside the rest and with what was left so far. The first block stands alone.
+    fn place<'a>(&'a self, rest: Option<&'a Points>, remainder: Option<&'a Quadratic>) -> Place<'a> {
+        match (&self.pilot, self.settings.reference, self.blocks) {
+            (Some(pilot), ..) => Place::At(pilot),
+            (None, Reference::Renewed, 1..) => Place::Step { rest, remainder },
+            _ => Place::Alone,
         }
     }
 

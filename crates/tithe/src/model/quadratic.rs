@@ -1,0 +1,88 @@
+//! A quadratic in the place of a log-likelihood: value, gradient and Hessian at one parameter, followed anywhere.
+
+use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
+use faer::{Mat, Par, Side};
+use serde::{Deserialize, Serialize};
+
+use crate::model::likelihood::Curvature;
+
+/// `L(θ₀) + ∇L·(θ − θ₀) + ½(θ − θ₀)ᵀ∇²L(θ − θ₀)`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Quadratic {
+    /// `θ₀`.
+    pub theta: Vec<f64>,
+    /// What is known there.
+    pub curvature: Curvature,
+}
+
+impl Quadratic {
+    /// Value, gradient and Hessian at another parameter.
+    pub fn at(&self, theta: &[f64]) -> Curvature {
+        let way: Vec<f64> = theta.iter().zip(&self.theta).map(|(there, here)| there - here).collect();
+        let mut there = self.curvature.clone();
+        for i in 0..way.len() {
+            let bend: f64 = way.iter().enumerate().map(|(j, way)| self.curvature.entry(i, j) * way).sum();
+            there.value += way[i] * (self.curvature.gradient[i] - 0.5 * bend);
+            there.gradient[i] -= bend;
+        }
+        there
+    }
+
+    /// The same without what takes curvature away from a log-likelihood whose `own` this is added to: the sum of the two has
+    /// a mode then, however far it is. Nothing if the two together are far from concave.
+    pub(crate) fn concave_beside(&self, own: &Curvature) -> Option<Quadratic> {
+        let dim = self.theta.len();
+        // In directions whitened by the mean of what there is without this and with it.
+        let mut both = Mat::from_fn(dim, dim, |i, j| own.entry(i, j) + 0.5 * self.curvature.entry(i, j));
+        add_ridge(&mut both);
+        let lower = both.llt(Side::Lower).ok()?;
+        let mut half = Mat::from_fn(dim, dim, |i, j| self.curvature.entry(i, j));
+        solve_lower_triangular_in_place(lower.L(), half.as_mut(), Par::Seq);
+        let mut whitened = half.transpose().to_owned();
+        solve_lower_triangular_in_place(lower.L(), whitened.as_mut(), Par::Seq);
+        let eigen = whitened.self_adjoint_eigen(Side::Lower).ok()?;
+        let directions = lower.L() * eigen.U();
+        let scaled = Mat::from_fn(dim, dim, |i, j| directions[(i, j)] * eigen.S()[j].max(0.0));
+        let kept = scaled * directions.transpose();
+        let mut concave = self.clone();
+        for i in 0..dim {
+            for j in 0..=i {
+                concave.curvature.hessian[i * dim + j] = kept[(i, j)];
+            }
+        }
+        Some(concave)
+    }
+}
+
+/// Makes a matrix that may be singular positive definite.
+pub(crate) fn add_ridge(matrix: &mut Mat<f64>) {
+    for i in 0..matrix.nrows() {
+        matrix[(i, i)] = matrix[(i, i)] * (1.0 + 1e-10) + 1e-10;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moving_on_is_the_same_as_going_there_at_once() {
+        let here = Quadratic {
+            theta: vec![1.0, -2.0],
+            curvature: Curvature {
+                value: 3.0,
+                gradient: vec![0.5, 4.0],
+                // Only the lower triangle counts: −∇²L = [[2, 1], [1, −3]].
+                hessian: vec![2.0, f64::NAN, 1.0, -3.0],
+                misfit: 0.0,
+            },
+        };
+        // By hand at (2, 0), a way of (1, 2): 3 + 8.5 − ½(2 + 4 − 12), gradient (0.5, 4) − (4, −5).
+        let there = here.at(&[2.0, 0.0]);
+        assert_eq!((there.value, &there.gradient[..]), (14.5, &[-3.5, 9.0][..]));
+        let again = Quadratic { theta: vec![2.0, 0.0], curvature: there }.at(&[-1.0, 1.0]);
+        let at_once = here.at(&[-1.0, 1.0]);
+        assert!((again.value - at_once.value).abs() < 1e-12);
+        assert_eq!(again.gradient, at_once.gradient);
+    }
+}
