@@ -152,8 +152,14 @@ fn a_damaged_state_is_refused_and_can_be_repaired() {
     );
     let flip: Damage = |bytes| bytes[700] ^= 4;
     let cut: Damage = |bytes| bytes.truncate(1_000);
-    let cases: [(&str, Damage, u64); 4] =
-        [(newest, flip, 5_000), (newest, cut, 5_000), (oldest, flip, 3_000), ("manifest.json", flip, 6_000)];
+    let flip_early: Damage = |bytes| bytes[70] ^= 4;
+    let cases: [(&str, Damage, u64); 5] = [
+        (newest, flip, 5_000),
+        (newest, cut, 5_000),
+        (oldest, flip, 3_000),
+        ("remainder-000000000006.bin", flip_early, 5_000),
+        ("manifest.json", flip, 6_000),
+    ];
     for (file, damage, kept) in cases {
         let state = scratch.path("copy");
         let _ = std::fs::remove_dir_all(&state);

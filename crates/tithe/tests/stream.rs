@@ -9,6 +9,8 @@ use tithe::engine::{EngineSettings, LocalEngine, Missing};
 use tithe::files::coreset_bytes;
 use tithe::generate::Recipe;
 use tithe::merge::merge;
+use tithe::model::likelihood::Curvature;
+use tithe::points::Points;
 use tithe::progress::Silent;
 use tithe::rng::{Purpose, Seed, open_unit};
 use tithe::search::largest_relative_error;
@@ -99,6 +101,74 @@ fn the_end_of_a_stream_is_near_the_full_posterior() {
         assert!(renewed < 0.01, "{renewed}");
         assert!(renewed < fixed, "{renewed} {fixed}");
         assert!(plain > 10.0, "{plain}");
+    }
+}
+
+/// The coresets and what they leave have the gradient and the Hessian of all rows: exactly where the first block was reduced, to
+/// second order after more, however little the coresets themselves know of the Hessian.
+#[test]
+fn nothing_of_second_order_is_lost() {
+    let columns: Table2 = Recipe::Mixture.data(Seed(3), 16_000).columns();
+    let mut tree = Tree::new(TreeSettings {
+        build: settings(Method::Calibrated, 250, 3),
+        missing: Missing::Error,
+        threads: Some(1),
+        reference: Reference::Renewed,
+    })
+    .expect("a tree");
+    let points = |range: std::ops::Range<usize>| {
+        let z: Vec<Vec<f64>> = range
+            .map(|row| {
+                let sign = if columns[10].1[row] > 0.0 { 1.0 } else { -1.0 };
+                columns[..10].iter().map(|(_, column)| sign * column[row]).collect()
+            })
+            .collect();
+        Points::from_rows(10, z.iter().map(|z| (&z[..], 1.0)))
+    };
+    for (blocks, most) in (1..=8).zip([1e-9].into_iter().chain([0.1; 7])) {
+        tree.push(rows(&columns, (blocks - 1) * 2_000..blocks * 2_000), &Silent).expect("taken in");
+        let remainder = tree.remainder().expect("something is left");
+        let all = Curvature::of_points(&points(0..blocks * 2_000), &remainder.theta);
+        let mut held = Curvature::new(10);
+        for coreset in tree.levels().iter().flatten() {
+            held.merge(&Curvature::of_points(&coreset.points().expect("points"), &remainder.theta));
+        }
+        let distance = |a: &Curvature| {
+            let squares = (0..10).flat_map(|i| (0..=i).map(move |j| (i, j)));
+            let square = |(i, j)| {
+                ((a.entry(i, j) - all.entry(i, j)) / (all.entry(i, i) * all.entry(j, j)).sqrt()).powi(2)
+            };
+            squares.map(square).sum::<f64>().sqrt()
+        };
+        let without = distance(&held);
+        held.merge(&remainder.curvature);
+        let with = distance(&held);
+        assert!(with < most, "{blocks} blocks: {with}");
+        assert!(blocks == 1 || without > 2.0 * with, "{blocks} blocks: {without} without, {with} with");
+        // The gradient, in standard deviations: that of all rows is about 0 at their mode.
+        for i in 0..10 {
+            let off = (held.gradient[i] - all.gradient[i]) / all.entry(i, i).sqrt();
+            assert!(off.abs() < 2.0 * most, "{blocks} blocks, coefficient {i}: {off}");
+        }
+    }
+}
+
+/// A level of a hundred rows, two of them on the wrong side, would be separated without these two: every step keeps them.
+#[test]
+fn what_a_few_rows_know_outlives_every_step() {
+    let mut columns: Table2 = Recipe::Mixture.data(Seed(5), 32_000).columns();
+    let mut rare = vec![0.0; 32_000];
+    for at in 0..100 {
+        let row = at * 317 + 11;
+        rare[row] = 1.0;
+        columns[10].1[row] = if at == 20 || at == 70 { -1.0 } else { 1.0 };
+    }
+    columns.insert(10, ("rare".into(), rare));
+    let engine = engine(columns.clone());
+    for seed in 0..3 {
+        let end = stream(&columns, 2_000, settings(Method::Calibrated, 300, seed), Reference::Renewed);
+        let certified = certify(&engine, &end, &CertifySettings::default()).expect("certified").certificate;
+        assert!(certified.kl < 0.2 && certified.information.0 > 0.5, "seed {seed}: {certified:?}");
     }
 }
 

@@ -417,6 +417,30 @@ mod tests {
         }
     }
 
+    #[test]
+    fn nudges_come_nearer_and_stop_where_they_should() {
+        // d = 44 features, 60 rows whose reference weights are off by up to a half.
+        let (map, points) = example(8, 60, 3);
+        let features = map.features(&points);
+        let target = features.sum(&points.weights());
+        let reference: Vec<f64> =
+            points.weights().iter().enumerate().map(|(m, w)| w * (0.5 + (m % 4) as f64 / 3.0)).collect();
+        let before = target.minus(&features.sum(&reference)).norm_squared();
+        let left = |enough: f64| {
+            let nudged = nudged_weights(&features, &target, &reference, enough);
+            let left = target.minus(&features.sum(&nudged.weights));
+            assert_eq!(left, nudged.residual);
+            assert!(nudged.weights.iter().zip(&reference).all(|(w, reference)| *w >= KEPT * reference));
+            (left.norm_squared(), nudged.solves)
+        };
+        assert_eq!(left(before), (before, 0));
+        let (rough, fine) = (left(0.1 * before), left(1e-6 * before));
+        assert!(
+            rough.0 <= 0.1 * before && fine.0 < rough.0 && fine.1 > rough.1,
+            "{before} {rough:?} {fine:?}"
+        );
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
 
