@@ -1,6 +1,7 @@
 //! How much of the experiments is run: three profiles, from minutes to many hours.
 
 use serde::{Deserialize, Serialize};
+use tithe::coreset::Method;
 use tithe::mcmc::{Sampler, Settings};
 use tithe::rng::Seed;
 
@@ -16,8 +17,8 @@ const SIZES: [usize; 7] = [156, 312, 625, 1250, 2500, 5000, 10_000];
 pub enum Profile {
     /// A few minutes: small data, two sizes, two repeats. Shows that everything works; its figures mean little.
     Quick,
-    /// About an hour of one core: the paper's data and sizes, fewer repeats, NUTS in place of long MALA runs.
-    Hour,
+    /// A few hours of two cores: the paper's data and sizes, NUTS in place of long MALA runs, few repeats where a set is wide.
+    Night,
     /// The paper's own settings: 20 repeats, 100,000 MALA iterations. Many hours.
     Full,
 }
@@ -72,9 +73,9 @@ impl Profile {
             Profile::Quick if set.is_wide() => nuts(2, 15, 30),
             Profile::Quick if set == Set::CovType => nuts(2, 25, 50),
             Profile::Quick => nuts(2, 50, 100),
-            Profile::Hour if set.is_wide() => nuts(2, 75, 150),
-            Profile::Hour if set == Set::CovType => nuts(2, 100, 400),
-            Profile::Hour => nuts(2, 200, 1000),
+            Profile::Night if set.is_wide() => nuts(2, 75, 150),
+            Profile::Night if set == Set::CovType => nuts(2, 100, 400),
+            Profile::Night => nuts(2, 200, 1000),
             Profile::Full => Drawing {
                 sampler: Sampler::Mala { preconditioned: true },
                 chains: 1,
@@ -88,10 +89,10 @@ impl Profile {
     /// Repeats of an approach with a set.
     pub fn repeats(self, set: Set, approach: Approach) -> usize {
         match self {
-            Profile::Quick | Profile::Hour if set.is_wide() => 1,
-            Profile::Hour if approach == Approach::Stream || set == Set::CovType => 3,
+            Profile::Quick | Profile::Night if set.is_wide() => 1,
+            Profile::Night if approach == Approach::Stream || set == Set::CovType => 3,
             Profile::Quick => 2,
-            Profile::Hour | Profile::Full => 20,
+            Profile::Night | Profile::Full => 20,
         }
     }
 
@@ -101,9 +102,8 @@ impl Profile {
             Profile::Quick if set.is_wide() => &[312],
             Profile::Quick => &[312, 1250],
             // Calibration of thousands of features over many thousands of rows takes minutes.
-            Profile::Hour if approach == Approach::Stream && (set.is_wide() || set == Set::CovType) => &[],
-            Profile::Hour if approach == Approach::Calibrated && set.is_wide() => &[625, 2500],
-            Profile::Hour if approach == Approach::Calibrated && set == Set::CovType => &SIZES[..5],
+            Profile::Night if approach.method() == Method::Calibrated && set.is_wide() => &[625, 2500],
+            Profile::Night if approach.method() == Method::Calibrated && set == Set::CovType => &SIZES[..5],
             _ => &SIZES,
         }
     }
@@ -112,7 +112,7 @@ impl Profile {
     pub fn clusterings(self) -> u64 {
         match self {
             Profile::Quick => 1,
-            Profile::Hour => 3,
+            Profile::Night => 3,
             Profile::Full => 20,
         }
     }
@@ -129,7 +129,7 @@ impl Profile {
     pub fn timed_iterations(self) -> usize {
         match self {
             Profile::Quick => 100,
-            Profile::Hour => 2_000,
+            Profile::Night => 2_000,
             Profile::Full => 10_000,
         }
     }
@@ -142,7 +142,7 @@ impl Profile {
     /// Repeats of a timing, with other seeds.
     pub fn timings(self) -> usize {
         match self {
-            Profile::Quick | Profile::Hour => 1,
+            Profile::Quick | Profile::Night => 1,
             Profile::Full => 5,
         }
     }
@@ -151,7 +151,7 @@ impl Profile {
     pub fn guarantee_seeds(self) -> u64 {
         match self {
             Profile::Quick => 10,
-            Profile::Hour => 200,
+            Profile::Night => 200,
             Profile::Full => 1_000,
         }
     }
@@ -160,7 +160,7 @@ impl Profile {
     pub fn theory_repeats(self) -> usize {
         match self {
             Profile::Quick => 2,
-            Profile::Hour => 10,
+            Profile::Night => 10,
             Profile::Full => 20,
         }
     }
@@ -172,9 +172,9 @@ impl std::str::FromStr for Profile {
     fn from_str(name: &str) -> Result<Profile, String> {
         match name {
             "quick" => Ok(Profile::Quick),
-            "hour" => Ok(Profile::Hour),
+            "night" => Ok(Profile::Night),
             "full" => Ok(Profile::Full),
-            _ => Err(format!("'{name}' is none of quick, hour, full")),
+            _ => Err(format!("'{name}' is none of quick, night, full")),
         }
     }
 }
@@ -183,7 +183,7 @@ impl std::fmt::Display for Profile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Profile::Quick => "quick",
-            Profile::Hour => "hour",
+            Profile::Night => "night",
             Profile::Full => "full",
         })
     }

@@ -19,7 +19,7 @@ pub struct PaperArgs {
     #[arg(long, conflicts_with = "profile")]
     pub quick: bool,
 
-    /// How much to run: quick (minutes), hour (an hour of one core) or full (the paper's settings; many hours)
+    /// How much to run: quick (minutes), night (a few hours of two cores) or full (the paper's settings; many hours)
     /// [default: full].
     #[arg(long, value_name = "PROFILE")]
     pub profile: Option<Profile>,
