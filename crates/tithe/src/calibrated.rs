@@ -32,7 +32,9 @@ use crate::survey::Learnt;
 /// another.
 const NEAR_A_STEP: f64 = 1e-2;
 /// What a step may leave for those after it, in nats of the whole posterior.
-const LEFT_BY_A_STEP: f64 = 3e-2;
+const LEFT_BY_A_STEP: f64 = 5e-2;
+/// The leverage from which on a row's place is as good as certain: at most a few times D rows have more.
+const MUCH_LEVERAGE: f64 = 0.25;
 /// A target KL is sought with at most so many rows.
 const MOST_ROWS: usize = 20_000;
 
@@ -105,7 +107,7 @@ pub(crate) fn calibrated(
         }
     };
     let first = match place {
-        Place::Step { .. } => First::Leverage,
+        Place::Step { .. } | Place::Last(Some(_)) => First::Leverage { of_all: share },
         _ => First::Sensitivity(Cow::Borrowed(&bound)),
     };
     let totals = Totals::of(&pilot, &first, &map);
@@ -363,10 +365,13 @@ fn pool_points(pool: &Pool, rows: &[usize], weights: &[f64]) -> Points {
 enum First<'a> {
     /// How much a row could matter anywhere in the ball.
     Sensitivity(Cow<'a, Bound>),
-    /// How much a row tells of what few others do, `(w(g² + h)‖u‖²)³`: what a step loses is lost for good, and a nearly
+    /// How much a row tells of what few others do, the fourth power of `w(g² + h)‖u‖²`: what a step loses is lost for good, and a nearly
     /// separated level is known by the few rows on the wrong side, of large `g` and small `h`. The power makes their places
     /// certain.
-    Leverage,
+    Leverage {
+        /// The part's share of all mass.
+        of_all: f64,
+    },
 }
 
 impl First<'_> {
@@ -374,8 +379,10 @@ impl First<'_> {
         let (norms, mut shares) = map.norms_and_leverages(tile, directions);
         match self {
             First::Sensitivity(bound) => bound.shares(tile, &mut shares),
-            First::Leverage => {
-                shares.iter_mut().zip(tile.w.iter()).for_each(|(share, w)| *share = (w * *share).powi(3))
+            First::Leverage { of_all } => {
+                for (share, w) in shares.iter_mut().zip(tile.w.iter()) {
+                    *share = (of_all * w * *share).min(MUCH_LEVERAGE).powi(4);
+                }
             }
         }
         (shares, norms)

@@ -34,10 +34,10 @@ const NEWTON_STEPS: usize = 60;
 const GRADIENTS_TOLERANCE: f64 = 1e-7;
 const GRADIENTS_PRODUCTS: usize = 400;
 /// How often weights are nudged at most, and the conjugate gradients of each time.
-const MOST_NUDGES: usize = 8;
+const MOST_NUDGES: usize = 4;
 const NUDGE_PRODUCTS: usize = 8;
 /// Every row keeps at least this share of its weight: a direction that no row speaks of is lost for good.
-const KEPT: f64 = 0.2;
+const KEPT: f64 = 0.5;
 /// The ridge that keeps every system positive definite, whatever the reference weights are, relative to a unit diagonal.
 const LEAST_RIDGE: f64 = 1e-11;
 
