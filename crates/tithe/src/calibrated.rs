@@ -31,8 +31,6 @@ use crate::survey::Learnt;
 /// The squared decrement of a step's reference: a tenth of a standard deviation matters little, for the next step has
 /// another.
 const NEAR_A_STEP: f64 = 1e-2;
-/// What a step may leave for those after it, in nats of the whole posterior.
-const LEFT_BY_A_STEP: f64 = 5e-2;
 /// The leverage from which on a row's place is as good as certain: at most a few times D rows have more.
 const MUCH_LEVERAGE: f64 = 0.25;
 /// A target KL is sought with at most so many rows.
@@ -142,7 +140,7 @@ pub(crate) fn calibrated(
         let pool = pooled.race.finish();
         clock.lap("selection");
         let chosen = match place {
-            Place::Step { .. } => choose_for_a_step(&pool, &full, size, share),
+            Place::Step { .. } => choose_for_a_step(&pool, &full, size),
             _ => choose(&pool, &full, size, settings.seed)?,
         };
         clock.lap("calibration");
@@ -307,8 +305,8 @@ impl Chosen {
 }
 
 /// The rows of one of many steps: whatever they leave of the target is for the next, so they need not meet it.
-fn choose_for_a_step(pool: &Pool, full: &Full, size: usize, share: f64) -> Chosen {
-    let calibrated = nudge(pool, &full.map, &full.target, size, LEFT_BY_A_STEP / share);
+fn choose_for_a_step(pool: &Pool, full: &Full, size: usize) -> Chosen {
+    let calibrated = nudge(pool, &full.map, &full.target, size);
     Chosen::new(pool, &calibrated.rows, &calibrated.weights, None)
 }
 

@@ -118,15 +118,15 @@ pub fn calibrate(
     }
 }
 
-/// Takes the first `size` rows of the pool, and weights that leave little more than `enough` of `target`: for one of many
-/// steps, each of which makes up for what those before it left.
-pub fn nudge(pool: &Pool, map: &LocalMap, target: &LocalSum, size: usize, enough: f64) -> Calibrated {
+/// Takes the first `size` rows of the pool, and weights that come near to `target`: for one of many steps, each of which
+/// makes up for what those before it left.
+pub fn nudge(pool: &Pool, map: &LocalMap, target: &LocalSum, size: usize) -> Calibrated {
     let rows = pool.first(size);
     let all = pool.reference_weights(size);
     let reference: Vec<f64> = rows.iter().map(|&p| all[p]).collect();
     let points = rows.iter().zip(&reference).map(|(&p, &weight)| (&pool.candidates[p].z[..], weight));
     let features = map.features(&Points::from_rows(map.dim(), points));
-    let weights = nudged_weights(&features, target, &reference, enough);
+    let weights = nudged_weights(&features, target, &reference);
     let solves = weights.solves;
     Support::of(&rows, weights).finish(0, solves)
 }
