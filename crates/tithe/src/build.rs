@@ -104,6 +104,8 @@ pub struct Built {
     pub moments: Vec<Option<(f64, f64)>>,
     /// What the coreset leaves of the log-likelihood of its rows, and of what was left before: for the steps to come.
     pub(crate) remainder: Option<Quadratic>,
+    /// True if what was left before had to be let go: nobody knows how much was lost with it.
+    pub(crate) let_go: bool,
 }
 
 /// Builds a coreset of a source on this machine, in silence: the short way.
@@ -131,8 +133,16 @@ pub(crate) fn build_part(
     // What the columns hold, and some rows for the clustering.
     let learnt = survey(engine, &settings.encoding, missing, settings.clusters, settings.seed)?;
     clock.lap("survey");
+    let mut let_go = false;
     let selected = match settings.method {
-        Method::Calibrated => calibrated(engine, &learnt, settings, place, &mut clock)?,
+        Method::Calibrated => match calibrated(engine, &learnt, settings, place, &mut clock) {
+            // What was left before may be more than the rows that are there can carry: there is no mode then.
+            Err(error) if error.is_numerical() && place.remainder().is_some() => {
+                let_go = true;
+                calibrated(engine, &learnt, settings, place.letting_go(), &mut clock)?
+            }
+            selected => selected?,
+        },
         Method::Sensitivity => algorithm_1(engine, &learnt, settings, &mut clock)?,
         Method::Uniform => select_uniformly(engine, &learnt, settings, &mut clock)?,
     };
@@ -166,9 +176,9 @@ pub(crate) fn build_part(
             warnings,
         },
     };
-    // What is exact leaves nothing.
+    // What is exact adds nothing to what was left.
     let remainder = selected.remainder.or_else(|| place.remainder().cloned());
-    Ok(Built { coreset, seconds: clock.laps, moments: learnt.moments, remainder })
+    Ok(Built { coreset, seconds: clock.laps, moments: learnt.moments, remainder, let_go })
 }
 
 /// Rows and their weights, as a method chose them.

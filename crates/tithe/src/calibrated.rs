@@ -71,16 +71,10 @@ pub(crate) fn calibrated(
     // The full data's mode: from that of the rows which the survey picked, or from where it was last.
     let prior_precision = vec![settings.prior_scale.powi(-2); encoding.dim()];
     let pilot = pilot_points(learnt)?;
-    let (rest, mut remainder) = (place.rest(), place.remainder());
-    let beside = |remainder| mode_beside(engine, encoding, rest, remainder, &prior_precision, place.near());
-    let mode = match remainder.map(beside) {
-        Some(Ok(mode)) => mode,
-        // What was left may be more than the rows that are there can carry: there is no mode then, and it is let go.
-        Some(Err(error)) if !(error.is_numerical() && matches!(place, Place::Step { .. })) => {
-            return Err(error);
-        }
-        Some(Err(_)) | None => {
-            remainder = None;
+    let (rest, remainder) = (place.rest(), place.remainder());
+    let mode = match remainder {
+        Some(remainder) => mode_beside(engine, encoding, rest, remainder, &prior_precision, place.near())?,
+        None => {
             let all = rest.map(|rest| joined(&pilot, rest));
             let pilot = Pilot::Random(all.as_ref().unwrap_or(&pilot));
             full_mode(engine, encoding, rest, &prior_precision, pilot, settings.seed)?
@@ -123,7 +117,7 @@ pub(crate) fn calibrated(
     };
 
     let (pool, chosen) = loop {
-        // Candidates: the winners of one race by sensitivity and of one by the size of the local features.
+        // Candidates: the winners of one race by sensitivity (or leverage) and of one by the size of the local features.
         let capacity = place.pool_capacity(size, encoding.dim());
         let pooling = Pooling {
             encoding: Cow::Borrowed(encoding),
@@ -237,6 +231,15 @@ impl<'a> Place<'a> {
         }
     }
 
+    /// The same, had nothing been left before.
+    pub(crate) fn letting_go(self) -> Place<'a> {
+        match self {
+            Place::Step { rest, .. } => Place::Step { rest, remainder: None },
+            Place::Last(_) => Place::Last(None),
+            other => other,
+        }
+    }
+
     /// Rows that each race of the pool keeps. A step makes no choice among them.
     fn pool_capacity(self, size: usize, dim: usize) -> usize {
         match self {
@@ -255,7 +258,7 @@ impl<'a> Place<'a> {
     pub(crate) fn composed_kl(self, was: Option<f64>, made: &Provenance) -> Option<f64> {
         match self {
             Place::Step { .. } if made.method == Method::Calibrated => was,
-            Place::Last(Some(_)) => made.step_kl(),
+            Place::Last(Some(_)) => was.and(made.step_kl()),
             _ => was.zip(made.step_kl()).map(|(was, added)| was + added),
         }
     }

@@ -131,9 +131,11 @@ pub(crate) fn compress(
         encoding: EncodingSettings { known: Some(known), ..settings.encoding.clone() },
         ..settings.clone()
     };
-    let Built { coreset: built, remainder, .. } = build_part(&engine, Missing::Error, &settings, place)?;
+    let Built { coreset: built, remainder, let_go, .. } =
+        build_part(&engine, Missing::Error, &settings, place)?;
     let positions = built.rows.positions.iter().map(|&row| rows.positions[row as usize]).collect();
-    let provenance = compressed(before, built.provenance, place);
+    let kl = if let_go { None } else { place.composed_kl(before.composed().kl, &built.provenance) };
+    let provenance = compressed(before, built.provenance, kl);
     let rows = RowSet { positions, ..built.rows };
     Ok((Coreset { fields, rows, weights: built.weights, encoding, provenance }, remainder))
 }
@@ -161,13 +163,13 @@ fn weighted_table(
     Ok((table, Encoding { weight: Some(weight), ..encoding.clone() }))
 }
 
-/// The story of a compressed coreset: the data's from before, the choice from the step.
-fn compressed(before: Provenance, step: Provenance, place: Place<'_>) -> Provenance {
+/// The story of a compressed coreset: the data's from before, the choice from the step, and what all steps add to the KL.
+fn compressed(before: Provenance, step: Provenance, kl: Option<f64>) -> Provenance {
     let was = before.composed();
     let composition = Composition {
         depth: was.depth + 1,
         bound: was.bound.zip(step.step_bound()).map(|(was, step)| was.then(step)),
-        kl: place.composed_kl(was.kl, &step),
+        kl,
         ..was
     };
     Provenance {

@@ -189,21 +189,8 @@ impl Tree {
             Size::Guarantee { .. } => all,
             Size::Rows(_) | Size::Kl { .. } => {
                 let node = self.node(Node { level: SNAPSHOT, index: self.blocks });
-                let last = |remainder: Option<&Quadratic>| {
-                    let place = self.pilot.as_deref().map_or(Place::Last(remainder), Place::At);
-                    compress(all.clone(), &node, place, self.settings.threads, observer)
-                };
-                match last(remainder.as_ref()) {
-                    // What was left is more than the rows that are held can carry: nobody knows how much is lost with it.
-                    Err(error) if error.is_numerical() && remainder.is_some() => {
-                        let mut coreset = last(None)?.0;
-                        if let Some(composition) = &mut coreset.provenance.composition {
-                            composition.kl = None;
-                        }
-                        coreset
-                    }
-                    made => made?.0,
-                }
+                let place = self.pilot.as_deref().map_or(Place::Last(remainder.as_ref()), Place::At);
+                compress(all, &node, place, self.settings.threads, observer)?.0
             }
         };
         // What was asked for is what the user said, not a node's share of it.
@@ -228,8 +215,8 @@ impl Tree {
         let mut built = build_part(&engine, settings.missing, &node, place)?;
         let facts = &mut built.coreset.provenance;
         if matches!(place, Place::Step { .. }) {
-            facts.composition =
-                Some(Composition { kl: place.composed_kl(Some(0.0), facts), ..facts.composed() });
+            let kl = if built.let_go { None } else { place.composed_kl(Some(0.0), facts) };
+            facts.composition = Some(Composition { kl, ..facts.composed() });
         }
         Ok(built)
     }
