@@ -91,7 +91,7 @@ fn a_run_that_was_stopped_goes_on() {
 #[test]
 fn wrong_words_are_refused() {
     let scratch = Scratch::new();
-    for line in ["paper fig9", "paper --profile night", "paper --threads 0", "paper --stop-after -1"] {
+    for line in ["paper fig9", "paper --profile week", "paper --threads 0", "paper --stop-after -1"] {
         let outcome = scratch.run(line);
         assert_eq!(outcome.code, Some(2), "{line}: {outcome:?}");
     }
