@@ -1,9 +1,10 @@
 //! How far the coreset at the end of a stream is from the full data's posterior: a Markdown table of KL by method and size.
 //!
-//! `cargo run --release -p tithe --example streaming [-- [--seeds N] [--block ROWS] [--size M] [--only] [NAME…]]`; NAME is mixture,
-//! binary10, covtype (`--only` leaves out the other references and the paper's tree), or merge for 64 shards of covtype, each built on its own, merged in another order for every seed. Files are looked for in
-//! `TITHE_DATA`, or beside the repository in `../shared/data`; those that are not there are left out. Rows come in another order
-//! for every seed.
+//! `cargo run --release -p tithe --example streaming [-- [--seeds N] [--block ROWS] [--size M] [--only] [NAME…]]`
+//!
+//! NAME is mixture, binary10, covtype (`--only` leaves out the other references and the paper's tree), or merge for 64 shards
+//! of covtype, each built on its own, merged in another order for every seed. Files are looked for in `TITHE_DATA`, or beside
+//! the repository in `../shared/data`; those that are not there are left out. Rows come in another order for every seed.
 
 use std::path::PathBuf;
 use std::time::Instant;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use crate::block::Segment;
 use crate::error::{Error, ErrorKind, Result};
@@ -14,6 +15,8 @@ use crate::source::{Scan, Unit};
 
 /// How long to wait for rows before something else is seen to.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// How long threads that are to stop are waited for.
+const FAREWELL: Duration = Duration::from_millis(400);
 
 /// What comes from a source.
 pub enum Fed {
@@ -44,7 +47,7 @@ struct Decoded {
 
 /// Reads all units of a scan and hands what they hold to `sink`, in order; at least every tenth of a second.
 ///
-/// Threads that wait for bytes which do not come cannot be woken; they are left behind when the observer stops the reading.
+/// Threads that wait for bytes which do not come cannot be woken; when the reading stops early they are left behind.
 pub fn feed(
     scan: Box<dyn Scan>,
     threads: usize,
@@ -52,31 +55,73 @@ pub fn feed(
     observer: &dyn Observer,
     sink: &mut dyn FnMut(Fed) -> Result<()>,
 ) -> Result<End> {
-    let threads = threads.max(1);
-    let scan = Arc::new(Mutex::new((0u64, Some(scan))));
-    let (sender, receiver) = sync_channel(threads);
-    for _ in 0..threads {
-        let (scan, sender) = (scan.clone(), sender.clone());
-        thread::spawn(move || work(&scan, &sender, lenient));
+    let mut readers = Readers::start(scan, threads.max(1), lenient);
+    let end = readers.hand_over(observer, sink);
+    readers.stop();
+    end
+}
+
+/// The threads that decode, and what comes from them.
+struct Readers {
+    threads: Vec<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    receiver: Receiver<(u64, Decoded)>,
+}
+
+impl Readers {
+    fn start(scan: Box<dyn Scan>, threads: usize, lenient: bool) -> Readers {
+        let (sender, receiver) = sync_channel(threads);
+        let scan = Arc::new(Mutex::new((0u64, Some(scan))));
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = (0..threads)
+            .map(|_| {
+                let (scan, stop, sender) = (scan.clone(), stop.clone(), sender.clone());
+                thread::spawn(move || work(&scan, &stop, &sender, lenient))
+            })
+            .collect();
+        Readers { threads, stop, receiver }
     }
-    drop(sender);
-    let mut order = Order::default();
-    let mut waiting: BTreeMap<u64, Decoded> = BTreeMap::new();
-    let mut next = 0;
-    loop {
-        if observer.cancelled() {
-            return Ok(End::Stopped);
-        }
-        match receiver.recv_timeout(PATIENCE) {
-            Ok((ticket, decoded)) => {
-                waiting.insert(ticket, decoded);
-                while let Some(decoded) = waiting.remove(&next) {
-                    next += 1;
-                    order.hand_over(decoded, observer, sink)?;
-                }
+
+    fn hand_over(&mut self, observer: &dyn Observer, sink: &mut dyn FnMut(Fed) -> Result<()>) -> Result<End> {
+        let mut order = Order::default();
+        let mut waiting: BTreeMap<u64, Decoded> = BTreeMap::new();
+        let mut next = 0;
+        loop {
+            if observer.cancelled() {
+                return Ok(End::Stopped);
             }
-            Err(RecvTimeoutError::Timeout) => sink(Fed::Nothing)?,
-            Err(RecvTimeoutError::Disconnected) => return Ok(End::Complete),
+            match self.receiver.recv_timeout(PATIENCE) {
+                Ok((ticket, decoded)) => {
+                    waiting.insert(ticket, decoded);
+                    while let Some(decoded) = waiting.remove(&next) {
+                        next += 1;
+                        order.hand_over(decoded, observer, sink)?;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => sink(Fed::Nothing)?,
+                Err(RecvTimeoutError::Disconnected) => return Ok(End::Complete),
+            }
+        }
+    }
+
+    /// Lets every thread end after the unit at hand, and waits for it as long as that is no burden.
+    ///
+    /// A source may belong to somebody else, such as a Python generator: it must not be asked again after the caller
+    /// has been told that the reading is over.
+    fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let until = Instant::now() + FAREWELL;
+        // Taking what they have still to say, so that none waits to say it.
+        loop {
+            match self.receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => return,
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        for thread in self.threads {
+            // A panic while decoding is caught and told there.
+            let _ = thread.join();
         }
     }
 }
@@ -114,12 +159,15 @@ impl Order {
 
 type Shared = Mutex<(u64, Option<Box<dyn Scan>>)>;
 
-/// What each thread does: takes the next unit, decodes it, hands it over; until there are no more.
-fn work(scan: &Shared, sender: &SyncSender<(u64, Decoded)>, lenient: bool) {
+/// What each thread does: takes the next unit, decodes it, hands it over; until there are no more, or it is to stop.
+fn work(scan: &Shared, stop: &AtomicBool, sender: &SyncSender<(u64, Decoded)>, lenient: bool) {
     loop {
         let (ticket, unit) = {
             let mut shared = scan.lock().unwrap_or_else(PoisonError::into_inner);
             let (ticket, scan) = &mut *shared;
+            if stop.load(Ordering::Relaxed) {
+                *scan = None;
+            }
             let Some(reading) = scan else { return };
             let unit = reading.next_unit();
             if !matches!(unit, Ok(Some(_))) {
@@ -162,4 +210,72 @@ fn decode(unit: Box<dyn Unit>, lenient: bool) -> Decoded {
         })),
     };
     Decoded { file, segments, bad, failure }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::progress::Silent;
+
+    /// A source without an end, which knows who else holds on to it.
+    struct Endless(Arc<()>);
+
+    impl Scan for Endless {
+        fn next_unit(&mut self) -> Result<Option<Box<dyn Unit>>> {
+            Ok(Some(Box::new(TwoRows)))
+        }
+    }
+
+    struct TwoRows;
+
+    impl Unit for TwoRows {
+        fn first_row(&self) -> Option<u64> {
+            None
+        }
+
+        fn file(&self) -> &Path {
+            Path::new("endless")
+        }
+
+        fn decode(self: Box<Self>, emit: &mut dyn FnMut(Segment) -> Result<()>) -> Result<()> {
+            emit(Segment { columns: Vec::new(), len: 2 })
+        }
+    }
+
+    /// Wants to stop after so many looks.
+    struct Impatient(Mutex<u32>);
+
+    impl Observer for Impatient {
+        fn event(&self, _: Event) {}
+
+        fn cancelled(&self) -> bool {
+            let mut left = self.0.lock().unwrap();
+            *left = left.saturating_sub(1);
+            *left == 0
+        }
+    }
+
+    #[test]
+    fn a_source_is_left_in_peace_when_the_reading_is_over() {
+        for threads in [1, 4] {
+            let held = Arc::new(());
+            let observer = Impatient(Mutex::new(50));
+            let end =
+                feed(Box::new(Endless(held.clone())), threads, false, &observer, &mut |_| Ok(())).unwrap();
+            assert_eq!((end, Arc::strong_count(&held)), (End::Stopped, 1));
+
+            let mut rows = 0;
+            let failed =
+                feed(Box::new(Endless(held.clone())), threads, false, &Silent, &mut |fed| match fed {
+                    Fed::Rows(segment) if rows < 100 => {
+                        rows += segment.len;
+                        Ok(())
+                    }
+                    _ => Err(ErrorKind::Cancelled.into()),
+                });
+            assert_eq!((failed.is_err(), rows, Arc::strong_count(&held)), (true, 100, 1));
+        }
+    }
 }
