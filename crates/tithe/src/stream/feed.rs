@@ -220,7 +220,9 @@ mod tests {
     use crate::progress::Silent;
 
     /// A source without an end, which knows who else holds on to it.
-    struct Endless(Arc<()>);
+    struct Endless {
+        _held: Arc<()>,
+    }
 
     impl Scan for Endless {
         fn next_unit(&mut self) -> Result<Option<Box<dyn Unit>>> {
@@ -263,18 +265,24 @@ mod tests {
             let held = Arc::new(());
             let observer = Impatient(Mutex::new(50));
             let end =
-                feed(Box::new(Endless(held.clone())), threads, false, &observer, &mut |_| Ok(())).unwrap();
+                feed(Box::new(Endless { _held: held.clone() }), threads, false, &observer, &mut |_| Ok(()))
+                    .unwrap();
             assert_eq!((end, Arc::strong_count(&held)), (End::Stopped, 1));
 
             let mut rows = 0;
-            let failed =
-                feed(Box::new(Endless(held.clone())), threads, false, &Silent, &mut |fed| match fed {
+            let failed = feed(
+                Box::new(Endless { _held: held.clone() }),
+                threads,
+                false,
+                &Silent,
+                &mut |fed| match fed {
                     Fed::Rows(segment) if rows < 100 => {
                         rows += segment.len;
                         Ok(())
                     }
                     _ => Err(ErrorKind::Cancelled.into()),
-                });
+                },
+            );
             assert_eq!((failed.is_err(), rows, Arc::strong_count(&held)), (true, 100, 1));
         }
     }
