@@ -205,14 +205,13 @@ impl Encoding {
             (Some(_), Some(Column::Number(weights))) => Some(&weights[..]),
             _ => None,
         };
-        Ok(Encoder { block, dim: self.dim(), intercept: self.intercept, inputs, label, weights })
+        Ok(Encoder { block, intercept: self.intercept, inputs, label, weights })
     }
 }
 
 /// A block read as points, a tile at a time.
 pub struct Encoder<'a> {
     block: &'a Block,
-    dim: usize,
     intercept: bool,
     inputs: Vec<Input<'a>>,
     label: LabelInput<'a>,
@@ -361,35 +360,18 @@ impl<'a> LabelInput<'a> {
     }
 }
 
-/// Room for a strip of tiles. Columns are encoded a strip at a time: long runs of each are what a processor's
-/// prefetching likes, and a strip still fits the second-level cache.
+/// Room for one tile: with the columns that it is made from it fits the first-level cache.
 #[derive(Clone, Debug)]
 pub struct Scratch {
-    /// Tiles in a strip.
-    strip: usize,
-    /// The first tile of the strip that is there.
-    first: usize,
-    /// Tile by tile, D lanes each.
     z: Vec<Lane>,
-    w: Vec<Lane>,
-    y: Vec<Lane>,
+    w: Lane,
+    y: Lane,
 }
 
 impl Scratch {
-    /// Room for points of dimension `dim`, for tiles that are asked for in order.
+    /// Room for points of dimension `dim`.
     pub fn new(dim: usize) -> Scratch {
-        const LANES_IN_CACHE: usize = 128;
-        Scratch::of_strips(dim, (LANES_IN_CACHE / dim.max(1)).clamp(1, 16))
-    }
-
-    /// Room for points of dimension `dim`, for tiles in any order.
-    pub fn in_any_order(dim: usize) -> Scratch {
-        Scratch::of_strips(dim, 1)
-    }
-
-    fn of_strips(dim: usize, strip: usize) -> Scratch {
-        let lanes = |count: usize| vec![Lane::ZERO; count];
-        Scratch { strip, first: 0, z: lanes(strip * dim), w: lanes(strip), y: lanes(strip) }
+        Scratch { z: vec![Lane::ZERO; dim], w: Lane::ZERO, y: Lane::ZERO }
     }
 }
 
@@ -400,45 +382,25 @@ impl Encoder<'_> {
     }
 
     /// Tile `t`: rows `t·TILE` and on of the block, as points `z = y·x` with their weights.
-    ///
-    /// # Panics
-    /// If tiles are not asked for in order, from the block's first, in a scratch that holds those that follow.
     pub fn tile<'s>(&self, t: usize, scratch: &'s mut Scratch) -> Tile<'s> {
-        let place = t % scratch.strip;
-        if place == 0 {
-            vectorized(
-                #[inline(always)]
-                || self.fill(t, scratch),
-            );
-            scratch.first = t;
-        }
-        assert_eq!(scratch.first, t - place, "tiles out of order");
-        let len = self.rows(t).len();
-        Tile { z: &scratch.z[place * self.dim..(place + 1) * self.dim], w: &scratch.w[place], len }
+        let rows = t * TILE..self.block.len.min((t + 1) * TILE);
+        let len = rows.len();
+        vectorized(
+            #[inline(always)]
+            || self.fill(rows, scratch),
+        );
+        Tile { z: &scratch.z, w: &scratch.w, len }
     }
 
-    /// The rows of tile `t`.
-    fn rows(&self, t: usize) -> Range<usize> {
-        t * TILE..self.block.len.min((t + 1) * TILE)
-    }
-
-    /// Encodes the strip that begins with tile `first`.
     #[inline(always)]
-    fn fill(&self, first: usize, scratch: &mut Scratch) {
-        let tiles = (self.tiles() - first).min(scratch.strip);
-        for place in 0..tiles {
-            let rows = self.rows(first + place);
-            self.fill_labels(rows.clone(), &mut scratch.y[place]);
-            self.fill_weights(rows, &mut scratch.w[place]);
-            if self.intercept {
-                scratch.z[place * self.dim] = scratch.y[place];
-            }
+    fn fill(&self, rows: Range<usize>, scratch: &mut Scratch) {
+        self.fill_labels(rows.clone(), &mut scratch.y);
+        self.fill_weights(rows.clone(), &mut scratch.w);
+        if self.intercept {
+            scratch.z[0] = scratch.y;
         }
         for input in &self.inputs {
-            for place in 0..tiles {
-                let z = &mut scratch.z[place * self.dim..(place + 1) * self.dim];
-                input.fill(self.rows(first + place), &scratch.y[place], z);
-            }
+            input.fill(rows.clone(), &scratch.y, &mut scratch.z);
         }
     }
 

@@ -1,10 +1,10 @@
-//! Engines run passes. The local engine reads blocks on all cores, keeps them decoded while they fit its
-//! memory, and reads them again for each pass when they do not.
+//! Engines run passes. The local engine reads blocks on all cores and keeps as many of them decoded as fit its
+//! memory; the others are read again for each pass.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::block::{Block, Segment};
 use crate::error::{Error, ErrorKind, Result};
@@ -44,7 +44,7 @@ pub enum Missing {
 pub struct EngineSettings {
     /// Number of threads; `None` is one a core.
     pub threads: Option<usize>,
-    /// Bytes of decoded rows to keep; larger data is read again for each pass.
+    /// Bytes of decoded rows to keep; what is beyond them is read again for each pass.
     pub memory: u64,
     /// What to do with unusable rows.
     pub missing: Missing,
@@ -67,17 +67,76 @@ pub struct LocalEngine<'a> {
     pool: rayon::ThreadPool,
     missing: Missing,
     block_rows: usize,
+    memory: u64,
     cache: Mutex<Cache>,
     passes: AtomicUsize,
     rows: AtomicU64,
     observer: &'a dyn Observer,
 }
 
-/// Decoded blocks, while they fit.
+/// Decoded blocks: the first of the data, as many as fit.
 enum Cache {
-    Filling { blocks: Vec<Block>, bytes_left: u64 },
-    Full(std::sync::Arc<Vec<Block>>),
-    TooLarge,
+    /// While the first pass goes on.
+    Filling(Filling),
+    /// From then on.
+    Filled(Arc<Kept>),
+}
+
+struct Filling {
+    blocks: BTreeMap<u64, Block>,
+    bytes: u64,
+    /// Blocks from this one on do not fit.
+    end: u64,
+}
+
+/// Blocks that need not be decoded again.
+#[derive(Default)]
+struct Kept {
+    /// The first blocks of the data, in order.
+    blocks: Vec<Block>,
+    /// The number of rows of each of the first units, as far as all their rows are in these blocks.
+    units: Vec<u64>,
+    /// True if there are no other blocks.
+    whole: bool,
+}
+
+impl Filling {
+    fn new() -> Filling {
+        Filling { blocks: BTreeMap::new(), bytes: 0, end: u64::MAX }
+    }
+
+    /// Keeps a block, and lets go of the last ones when there is no more room.
+    ///
+    /// Blocks come in any order. In the end those ahead of `end` are all there: whole units can be left out.
+    fn keep(&mut self, block: Block, memory: u64) {
+        if block.index >= self.end {
+            return;
+        }
+        self.bytes += block.bytes() as u64;
+        self.blocks.insert(block.index, block);
+        while self.bytes > memory
+            && let Some((index, last)) = self.blocks.pop_last()
+        {
+            self.bytes -= last.bytes() as u64;
+            self.end = index;
+        }
+    }
+
+    /// What was kept of a table whose units have so many rows.
+    fn finish(&mut self, block_rows: usize, units: impl Iterator<Item = u64>) -> Kept {
+        let Filling { blocks, end, .. } = std::mem::replace(self, Filling::new());
+        let mut room = (blocks.len() * block_rows) as u64;
+        let in_blocks = |rows: &u64| {
+            let fits = *rows <= room;
+            room = room.saturating_sub(*rows);
+            fits
+        };
+        Kept {
+            units: units.take_while(in_blocks).collect(),
+            whole: end == u64::MAX,
+            blocks: blocks.into_values().collect(),
+        }
+    }
 }
 
 /// A block of a narrow table has 65,536 rows; of a wide one fewer (a power of two), so that it stays at 8 MiB.
@@ -125,7 +184,8 @@ impl<'a> LocalEngine<'a> {
             pool,
             missing: settings.missing,
             block_rows,
-            cache: Mutex::new(Cache::Filling { blocks: Vec::new(), bytes_left: settings.memory }),
+            memory: settings.memory,
+            cache: Mutex::new(Cache::Filling(Filling::new())),
             passes: AtomicUsize::new(0),
             rows: AtomicU64::new(table.source().rows().unwrap_or(0)),
             table,
@@ -138,32 +198,28 @@ impl<'a> LocalEngine<'a> {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// Runs a pass over blocks kept in memory.
-    fn run_in_memory<P: Pass>(&self, pass: &P, blocks: &[Block]) -> Result<Option<P::State>> {
+    /// Runs a pass over the blocks that are kept, and then over the others as they are decoded.
+    fn run_over<P: Pass>(&self, pass: &P, kept: &Kept) -> Result<Option<P::State>> {
+        let scan = match kept.whole {
+            true => None,
+            false => Some(self.table.source().scan(self.table.positions())?),
+        };
+        let scan = Mutex::new((0, scan));
         let run = Run::new(self, pass);
+        let assembly = Mutex::new(Assembly::new(self.block_rows, kept.blocks.len()));
         let next = AtomicUsize::new(0);
         self.pool.broadcast(|_| {
             let mut worker = pass.worker();
-            while run.goes_on() {
-                let Some(block) = blocks.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-                run.visit(&mut worker, block, block.index);
+            while run.goes_on()
+                && let Some(block) = kept.blocks.get(next.fetch_add(1, Ordering::Relaxed))
+            {
+                run.visit(&mut worker, block, Place::Kept(block.index as usize));
             }
-        });
-        run.finish(&[])
-    }
-
-    /// Runs a pass over blocks as they are decoded, and keeps them if they fit.
-    fn run_from_source<P: Pass>(&self, pass: &P) -> Result<Option<P::State>> {
-        let run = Run::new(self, pass);
-        let scan = Mutex::new((0, self.table.source().scan(self.table.positions())?));
-        let assembly = Mutex::new(Assembly::new(self.block_rows));
-        self.pool.broadcast(|_| {
-            let mut worker = pass.worker();
             while run.goes_on() {
                 match next_unit(&scan) {
-                    Ok(Some((ticket, unit))) => self.decode(&run, &mut worker, &assembly, ticket, unit),
+                    Ok(Some((ticket, unit))) => self.decode(&run, &mut worker, &assembly, kept, ticket, unit),
                     Ok(None) => break,
-                    Err((ticket, error)) => run.fail(ticket, error),
+                    Err((ticket, error)) => run.fail(Place::Unit(ticket), error),
                 }
             }
         });
@@ -175,26 +231,29 @@ impl<'a> LocalEngine<'a> {
             self.visit_parts(&run, &mut pass.worker(), ticket, index, parts);
         }
         let result = run.finish(&assembly.units);
-        if result.is_ok() {
+        if result.is_ok() && !kept.whole {
             self.rows.store(assembly.rows_placed, Ordering::Relaxed);
-            let mut cache = lock(&self.cache);
-            if let Cache::Filling { blocks, .. } = &mut *cache {
-                let mut blocks = std::mem::take(blocks);
-                blocks.sort_by_key(|block| block.index);
-                *cache = Cache::Full(std::sync::Arc::new(blocks));
+        }
+        let mut cache = lock(&self.cache);
+        if let Cache::Filling(filling) = &mut *cache {
+            match result.is_ok() {
+                true => {
+                    let units = assembly.units.iter().map_while(|unit| unit.as_ref().map(|unit| unit.rows));
+                    *cache = Cache::Filled(Arc::new(filling.finish(self.block_rows, units)));
+                }
+                false => *filling = Filling::new(),
             }
-        } else if let Cache::Filling { blocks, .. } = &mut *lock(&self.cache) {
-            blocks.clear();
         }
         result
     }
 
-    /// Decodes a unit and visits the blocks that it completes.
+    /// Decodes a unit, unless its rows are kept, and visits the blocks that it completes.
     fn decode<P: Pass>(
         &self,
         run: &Run<'_, P>,
         worker: &mut P::Worker,
         assembly: &Mutex<Assembly>,
+        kept: &Kept,
         ticket: usize,
         unit: Box<dyn Unit>,
     ) {
@@ -202,24 +261,30 @@ impl<'a> LocalEngine<'a> {
         let first_row = unit.first_row();
         let mut rows = 0;
         let mut waiting = Vec::new();
-        let decoded = unit.decode(&mut |segment| {
-            let len = segment.len as u64;
-            match first_row {
-                // The place is known: a block may be complete, and is still in the cache.
-                Some(first_row) => {
-                    let complete = lock(assembly).place(first_row + rows, segment);
-                    for (index, parts) in complete {
-                        self.visit_parts(run, worker, ticket, index, parts);
-                    }
-                }
-                None => waiting.push(segment),
+        let decoded = match kept.units.get(ticket) {
+            Some(known) => {
+                rows = *known;
+                Ok(())
             }
-            rows += len;
-            if run.cancelled() { Err(ErrorKind::Cancelled.into()) } else { Ok(()) }
-        });
+            None => unit.decode(&mut |segment| {
+                let len = segment.len as u64;
+                match first_row {
+                    // The place is known: a block may be complete, and is still in the cache.
+                    Some(first_row) => {
+                        let complete = lock(assembly).place(first_row + rows, segment);
+                        for (index, parts) in complete {
+                            self.visit_parts(run, worker, ticket, index, parts);
+                        }
+                    }
+                    None => waiting.push(segment),
+                }
+                rows += len;
+                if run.cancelled() { Err(ErrorKind::Cancelled.into()) } else { Ok(()) }
+            }),
+        };
         let complete = lock(assembly).unit_done(ticket, UnitDone { file, rows, waiting });
         if let Err(error) = decoded {
-            return run.fail(ticket, error);
+            return run.fail(Place::Unit(ticket), error);
         }
         for (index, parts) in complete {
             self.visit_parts(run, worker, ticket, index, parts);
@@ -242,20 +307,9 @@ impl<'a> LocalEngine<'a> {
         if self.missing == Missing::Drop {
             block = block.without_unusable_rows();
         }
-        run.visit(worker, &block, ticket as u64);
-        self.keep(block);
-    }
-
-    fn keep(&self, block: Block) {
-        let mut cache = lock(&self.cache);
-        if let Cache::Filling { blocks, bytes_left } = &mut *cache {
-            let bytes = block.bytes() as u64;
-            if bytes <= *bytes_left {
-                *bytes_left -= bytes;
-                blocks.push(block);
-            } else {
-                *cache = Cache::TooLarge;
-            }
+        run.visit(worker, &block, Place::Unit(ticket));
+        if let Cache::Filling(filling) = &mut *lock(&self.cache) {
+            filling.keep(block, self.memory);
         }
     }
 }
@@ -270,13 +324,10 @@ impl Engine for LocalEngine<'_> {
         self.observer.event(Event::PassStarted { name: P::NAME, rows });
         self.passes.fetch_add(1, Ordering::Relaxed);
         let kept = match &*lock(&self.cache) {
-            Cache::Full(blocks) => Some(blocks.clone()),
-            _ => None,
+            Cache::Filled(kept) => kept.clone(),
+            Cache::Filling(_) => Arc::default(),
         };
-        let state = match kept {
-            Some(blocks) => self.run_in_memory(pass, &blocks),
-            None => self.run_from_source(pass),
-        };
+        let state = self.run_over(pass, &kept);
         self.observer.event(Event::PassFinished);
         state
     }
@@ -296,9 +347,18 @@ struct Run<'a, P: Pass> {
     observer: &'a dyn Observer,
     merged: Mutex<Merged<P::State>>,
     failed: AtomicBool,
-    /// The failure of the lowest ticket: units ahead of it were handed out before it and are always
+    /// The failure of the first place: those ahead of it were handed out before it and are always
     /// finished, so the same failure is reported on any number of threads.
-    failure: Mutex<Option<(usize, Error)>>,
+    failure: Mutex<Option<(Place, Error)>>,
+}
+
+/// Where a block comes from, in the order in which they are handed out.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// It is kept, and has this number.
+    Kept(usize),
+    /// It was completed by this unit.
+    Unit(usize),
 }
 
 struct Merged<S> {
@@ -326,10 +386,10 @@ impl<'a, P: Pass> Run<'a, P> {
         !self.failed.load(Ordering::Relaxed) && !self.cancelled()
     }
 
-    fn visit(&self, worker: &mut P::Worker, block: &Block, ticket: u64) {
+    fn visit(&self, worker: &mut P::Worker, block: &Block, place: Place) {
         match self.pass.visit(worker, block) {
             Ok(state) => self.merge(block.index, state),
-            Err(error) => self.fail(ticket as usize, error),
+            Err(error) => self.fail(place, error),
         }
         self.observer.event(Event::RowsDone(block.rows_read as u64));
     }
@@ -347,11 +407,11 @@ impl<'a, P: Pass> Run<'a, P> {
         }
     }
 
-    fn fail(&self, ticket: usize, error: Error) {
+    fn fail(&self, place: Place, error: Error) {
         self.failed.store(true, Ordering::Relaxed);
         let mut failure = lock(&self.failure);
-        if failure.as_ref().is_none_or(|(earlier, _)| ticket < *earlier) {
-            *failure = Some((ticket, error));
+        if failure.as_ref().is_none_or(|(earlier, _)| place < *earlier) {
+            *failure = Some((place, error));
         }
     }
 
@@ -359,8 +419,12 @@ impl<'a, P: Pass> Run<'a, P> {
         if self.cancelled() {
             return Err(ErrorKind::Cancelled.into());
         }
-        if let Some((ticket, error)) = self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            return Err(error.moved_down(rows_ahead_in_file(units, ticket)));
+        match self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some((Place::Unit(ticket), error)) => {
+                return Err(error.moved_down(rows_ahead_in_file(units, ticket)));
+            }
+            Some((Place::Kept(_), error)) => return Err(error),
+            None => {}
         }
         Ok(self.merged.into_inner().unwrap_or_else(PoisonError::into_inner).state)
     }
@@ -372,13 +436,13 @@ fn rows_ahead_in_file(units: &[Option<UnitDone>], ticket: usize) -> u64 {
     units[..ticket].iter().flatten().filter(|unit| unit.file == failed.file).map(|unit| unit.rows).sum()
 }
 
-type NumberedScan = (usize, Box<dyn Scan>);
+type NumberedScan = (usize, Option<Box<dyn Scan>>);
 type NumberedUnit = (usize, Box<dyn Unit>);
 
 fn next_unit(scan: &Mutex<NumberedScan>) -> std::result::Result<Option<NumberedUnit>, (usize, Error)> {
     let mut scan = lock(scan);
     let ticket = scan.0;
-    match scan.1.next_unit() {
+    match scan.1.as_mut().map_or(Ok(None), |scan| scan.next_unit()) {
         Ok(unit) => {
             scan.0 += 1;
             Ok(unit.map(|unit| (ticket, unit)))
@@ -398,6 +462,8 @@ struct UnitDone {
 /// Puts decoded segments together to blocks of a fixed number of rows, wherever the units end.
 struct Assembly {
     block_rows: u64,
+    /// Blocks ahead of this one are there already.
+    first_block: u64,
     units: Vec<Option<UnitDone>>,
     units_placed: usize,
     rows_placed: u64,
@@ -413,9 +479,10 @@ struct PartialBlock {
 type CompleteBlock = (u64, Vec<Segment>);
 
 impl Assembly {
-    fn new(block_rows: usize) -> Assembly {
+    fn new(block_rows: usize, first_block: usize) -> Assembly {
         Assembly {
             block_rows: block_rows as u64,
+            first_block: first_block as u64,
             units: Vec::new(),
             units_placed: 0,
             rows_placed: 0,
@@ -431,7 +498,11 @@ impl Assembly {
             let row = first_row + start;
             let index = row / self.block_rows;
             let taken = ((index + 1) * self.block_rows - row).min(len - start);
-            let part = segment.slice(start as usize..(start + taken) as usize);
+            start += taken;
+            if index < self.first_block {
+                continue;
+            }
+            let part = segment.slice((start - taken) as usize..start as usize);
             let block = self.partial.entry(index).or_default();
             block.rows += taken;
             block.parts.insert(row, part);
@@ -440,7 +511,6 @@ impl Assembly {
             {
                 complete.push((index, block.parts.into_values().collect()));
             }
-            start += taken;
         }
         complete
     }

@@ -409,7 +409,7 @@ impl ModelDraws {
     fn predict(&self, encoding: &Encoding, block: &Block) -> Result<Vec<Prediction>> {
         let encoder = encoding.encoder(block)?;
         let mut predictions = vec![Prediction::default(); block.len];
-        let room = || (Scratch::in_any_order(self.dim), Vec::new());
+        let room = || (Scratch::new(self.dim), Vec::new());
         predictions.par_chunks_mut(TILE).enumerate().for_each_init(room, |(scratch, values), (t, into)| {
             self.predict_tile(&encoder.tile(t, scratch), values, into);
         });

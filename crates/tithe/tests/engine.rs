@@ -1,6 +1,8 @@
 //! The local engine: the same blocks wherever units end, and the failure that comes first in the data.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 use tithe::block::{Block, Column, Field, Kind, Segment};
@@ -23,6 +25,8 @@ struct Cut {
     failing: Vec<usize>,
     /// The unit at which the scan itself fails.
     scan_fails: Option<usize>,
+    /// Rows decoded so far.
+    decoded: Arc<AtomicUsize>,
 }
 
 impl Cut {
@@ -33,7 +37,7 @@ impl Cut {
             data_type: arrow_schema::DataType::Float64,
         };
         let fields = vec![field("x"), field("y")];
-        Cut { fields, units, piece, placed, failing: Vec::new(), scan_fails: None }
+        Cut { fields, units, piece, placed, failing: Vec::new(), scan_fails: None, decoded: Arc::default() }
     }
 }
 
@@ -66,15 +70,14 @@ impl Scan for CutScan {
         let first = self.cut.units[..self.next].iter().sum();
         self.next += 1;
         let fails = self.cut.failing.contains(&(self.next - 1));
-        Ok(Some(Box::new(CutUnit { first, rows, piece: self.cut.piece, placed: self.cut.placed, fails })))
+        Ok(Some(Box::new(CutUnit { cut: self.cut.clone(), first, rows, fails })))
     }
 }
 
 struct CutUnit {
+    cut: Cut,
     first: usize,
     rows: usize,
-    piece: usize,
-    placed: bool,
     fails: bool,
 }
 
@@ -85,7 +88,7 @@ fn failure(row: u64) -> tithe::error::Error {
 
 impl Unit for CutUnit {
     fn first_row(&self) -> Option<u64> {
-        self.placed.then_some(self.first as u64)
+        self.cut.placed.then_some(self.first as u64)
     }
 
     fn file(&self) -> &Path {
@@ -97,9 +100,10 @@ impl Unit for CutUnit {
             // The row is counted from the start of the unit.
             return Err(failure(1));
         }
-        for start in (0..self.rows).step_by(self.piece) {
-            let rows = start..self.rows.min(start + self.piece);
+        for start in (0..self.rows).step_by(self.cut.piece) {
+            let rows = start..self.rows.min(start + self.cut.piece);
             let len = rows.len();
+            self.cut.decoded.fetch_add(len, Ordering::Relaxed);
             let x: Vec<f64> = rows.map(|row| (self.first + row) as f64).collect();
             let y = vec![1.0; len];
             emit(Segment { columns: vec![Column::Number(x.into()), Column::Number(y.into())], len })?;
@@ -144,8 +148,11 @@ fn engine(cut: &Cut, threads: usize, memory: u64, block_rows: usize) -> LocalEng
     LocalEngine::new(table, &settings, &Silent).expect("an engine")
 }
 
+/// Two numbers.
+const ROW_BYTES: usize = 16;
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn blocks_do_not_depend_on_how_rows_arrive(
@@ -153,7 +160,7 @@ proptest! {
         piece in 1usize..20,
         placed: bool,
         threads in 1usize..5,
-        memory in prop_oneof![Just(0u64), Just(300), Just(1 << 20)],
+        memory in prop_oneof![Just(0u64), 1u64..8_000, Just(1 << 20)],
         block_rows in 1usize..50,
     ) {
         let rows: usize = units.iter().sum();
@@ -165,12 +172,19 @@ proptest! {
                 (index as u64, (start..end).map(|row| (row as u64, row as f64)).collect())
             })
             .collect();
-        let engine = engine(&Cut::new(units, piece, placed), threads, memory, block_rows);
-        // Decoded, and then from memory or decoded again.
-        for pass in 1..=3 {
+        let cut = Cut::new(units.clone(), piece, placed);
+        let engine = engine(&cut, threads, memory, block_rows);
+        // Decoded; and then what fits from memory, all units of which some row does not fit decoded again.
+        let kept = (memory as usize / ROW_BYTES / block_rows * block_rows).min(rows);
+        let kept = if rows * ROW_BYTES <= memory as usize { rows } else { kept };
+        let ends = units.iter().scan(0, |end, unit| { *end += unit; Some(*end) });
+        let skipped = ends.take_while(|end| *end <= kept).last().unwrap_or(0);
+        for (pass, decoded) in [(1, rows), (2, rows - skipped), (3, rows - skipped)] {
+            let before = cut.decoded.load(Ordering::Relaxed);
             let seen = engine.run(&Protocol).expect("no failure").unwrap_or_default();
             prop_assert_eq!(&seen, &expected);
             prop_assert_eq!(engine.passes(), pass);
+            prop_assert_eq!(cut.decoded.load(Ordering::Relaxed) - before, decoded);
         }
     }
 
