@@ -18,7 +18,7 @@ use crate::rng::scrambled;
 pub struct Fingerprint(u64);
 
 /// Rows hashed at a time; their hashes stay in the first-level cache while the columns go by.
-pub(crate) const STRIP: usize = 1024;
+pub(crate) const STRIP: usize = 256;
 const MISSING: u64 = 0x1319_8a2e_0370_7344;
 
 impl Fingerprint {
