@@ -142,7 +142,7 @@ pub struct EngineArgs {
     #[arg(long, value_name = "N", help_heading = "Running")]
     pub threads: Option<usize>,
 
-    /// Memory for decoded rows, such as 4GiB; larger data is read again for each pass [default: half of RAM].
+    /// Memory for decoded rows, such as 4GiB; rows beyond it are read again for each pass [default: half of RAM].
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Running")]
     pub memory: Option<u64>,
 
