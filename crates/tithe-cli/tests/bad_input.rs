@@ -405,6 +405,20 @@ fn constant_columns_are_kept_with_a_warning() {
 }
 
 #[test]
+fn a_coreset_as_data_needs_its_weights() {
+    let scratch = Scratch::with_csv("x,y\n1,0\n2,1\n3,0\n4,1\n");
+    assert_eq!(scratch.run(&format!("build {LABEL} -o {CORE}")).code, Some(0));
+    let again = scratch.run(&format!("build {CORE} --label y -o again.parquet"));
+    let warning = "warning: columns 'weight' and 'row' are taken for features: \
+                   if this is a coreset, name 'weight' as the weight and exclude 'row'\n";
+    assert_eq!(again.code, Some(0));
+    assert!(again.err.contains(warning), "{}", again.err);
+    let weighted = "--weight weight --exclude row -o weighted.parquet";
+    let again = scratch.run(&format!("build {CORE} --label y {weighted}"));
+    assert_eq!((again.code, again.err.contains("features")), (Some(0), false), "{}", again.err);
+}
+
+#[test]
 fn nothing_but_constant_text_and_no_intercept() {
     Scratch::with_csv("a,y\nu,0\nu,1\n").refuses(
         &format!("{LABEL} --no-intercept"),

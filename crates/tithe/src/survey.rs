@@ -550,6 +550,12 @@ fn learn(table: &Table, found: &Found, settings: &EncodingSettings) -> Result<(E
         .zip(&found.columns)
         .map(|(field, column)| feature(field, column, settings, center, &mut warnings))
         .collect::<Result<Vec<_>>>()?;
+    let is_feature = |name: &str| features.iter().any(|feature: &Feature| feature.column == name);
+    if is_feature("weight") && is_feature("row") {
+        let what = "columns 'weight' and 'row' are taken for features";
+        let remedy = "if this is a coreset, name 'weight' as the weight and exclude 'row'";
+        warnings.push(format!("{what}: {remedy}"));
+    }
     let label = label(table.label(), &found.columns[features.len()], settings)?;
     let weight = table.weight().map(|field| field.name.clone());
     let unseen = settings.unseen;
