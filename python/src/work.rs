@@ -16,7 +16,7 @@ use crate::errors::to_python;
 
 /// How often Ctrl-C is looked for and progress told.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long work is given to end after Ctrl-C. Work that does not hear it in time ends by itself later, unheard.
+/// How long work is given to end after Ctrl-C: longer than a stream waits for the threads that read. Work that does not hear it in time ends by itself later, unheard.
 const GRACE: Duration = Duration::from_millis(700);
 
 /// What the working thread and the caller's share.

@@ -246,6 +246,16 @@ impl Segment {
         }
     }
 
+    /// The same rows with numbers in memory of their own: larger memory that they were a part of can be let go.
+    pub(crate) fn detached(mut self) -> Segment {
+        for column in &mut self.columns {
+            if let Column::Number(values) = column {
+                *values = values.to_vec().into();
+            }
+        }
+        self
+    }
+
     /// Segments one after the other; a single one is passed on without a copy.
     pub(crate) fn concat(mut parts: Vec<Segment>) -> Segment {
         if parts.len() == 1 {
@@ -331,7 +341,8 @@ impl Block {
 
     /// Memory held, roughly.
     pub(crate) fn bytes(&self) -> usize {
-        self.columns.iter().map(Column::bytes).sum()
+        let positions = self.kept.as_ref().map_or(0, |kept| kept.len() * size_of::<u32>());
+        positions + self.columns.iter().map(Column::bytes).sum::<usize>()
     }
 }
 

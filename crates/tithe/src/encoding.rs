@@ -360,7 +360,7 @@ impl<'a> LabelInput<'a> {
     }
 }
 
-/// Room for one tile: with the columns that it is made from it fits the first-level cache.
+/// Room for one tile.
 #[derive(Clone, Debug)]
 pub struct Scratch {
     z: Vec<Lane>,

@@ -1,11 +1,15 @@
 //! Engines run passes. The local engine reads blocks on all cores and keeps as many of them decoded as fit its
 //! memory; the others are read again for each pass.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod assembly;
+mod kept;
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use self::assembly::{Assembly, UnitDone};
+use self::kept::{Keeper, Kept};
 use crate::block::{Block, Segment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::pass::Pass;
@@ -68,75 +72,11 @@ pub struct LocalEngine<'a> {
     missing: Missing,
     block_rows: usize,
     memory: u64,
-    cache: Mutex<Cache>,
+    /// What the first pass kept.
+    kept: OnceLock<Kept>,
     passes: AtomicUsize,
     rows: AtomicU64,
     observer: &'a dyn Observer,
-}
-
-/// Decoded blocks: the first of the data, as many as fit.
-enum Cache {
-    /// While the first pass goes on.
-    Filling(Filling),
-    /// From then on.
-    Filled(Arc<Kept>),
-}
-
-struct Filling {
-    blocks: BTreeMap<u64, Block>,
-    bytes: u64,
-    /// Blocks from this one on do not fit.
-    end: u64,
-}
-
-/// Blocks that need not be decoded again.
-#[derive(Default)]
-struct Kept {
-    /// The first blocks of the data, in order.
-    blocks: Vec<Block>,
-    /// The number of rows of each of the first units, as far as all their rows are in these blocks.
-    units: Vec<u64>,
-    /// True if there are no other blocks.
-    whole: bool,
-}
-
-impl Filling {
-    fn new() -> Filling {
-        Filling { blocks: BTreeMap::new(), bytes: 0, end: u64::MAX }
-    }
-
-    /// Keeps a block, and lets go of the last ones when there is no more room.
-    ///
-    /// Blocks come in any order. In the end those ahead of `end` are all there: whole units can be left out.
-    fn keep(&mut self, block: Block, memory: u64) {
-        if block.index >= self.end {
-            return;
-        }
-        self.bytes += block.bytes() as u64;
-        self.blocks.insert(block.index, block);
-        while self.bytes > memory
-            && let Some((index, last)) = self.blocks.pop_last()
-        {
-            self.bytes -= last.bytes() as u64;
-            self.end = index;
-        }
-    }
-
-    /// What was kept of a table whose units have so many rows.
-    fn finish(&mut self, block_rows: usize, units: impl Iterator<Item = u64>) -> Kept {
-        let Filling { blocks, end, .. } = std::mem::replace(self, Filling::new());
-        let mut room = (blocks.len() * block_rows) as u64;
-        let in_blocks = |rows: &u64| {
-            let fits = *rows <= room;
-            room = room.saturating_sub(*rows);
-            fits
-        };
-        Kept {
-            units: units.take_while(in_blocks).collect(),
-            whole: end == u64::MAX,
-            blocks: blocks.into_values().collect(),
-        }
-    }
 }
 
 /// A block of a narrow table has 65,536 rows; of a wide one fewer (a power of two), so that it stays at 8 MiB.
@@ -185,7 +125,7 @@ impl<'a> LocalEngine<'a> {
             missing: settings.missing,
             block_rows,
             memory: settings.memory,
-            cache: Mutex::new(Cache::Filling(Filling::new())),
+            kept: OnceLock::new(),
             passes: AtomicUsize::new(0),
             rows: AtomicU64::new(table.source().rows().unwrap_or(0)),
             table,
@@ -199,69 +139,59 @@ impl<'a> LocalEngine<'a> {
     }
 
     /// Runs a pass over the blocks that are kept, and then over the others as they are decoded.
-    fn run_over<P: Pass>(&self, pass: &P, kept: &Kept) -> Result<Option<P::State>> {
-        let scan = match kept.whole {
+    fn run_over<P: Pass>(&self, pass: &P, kept: Option<&Kept>) -> Result<Option<P::State>> {
+        let run = Run::new(self, pass, kept);
+        let scan = match run.is_in_memory() {
             true => None,
             false => Some(self.table.source().scan(self.table.positions())?),
         };
         let scan = Mutex::new((0, scan));
-        let run = Run::new(self, pass);
-        let assembly = Mutex::new(Assembly::new(self.block_rows, kept.blocks.len()));
-        let next = AtomicUsize::new(0);
+        let next_kept = AtomicUsize::new(0);
         self.pool.broadcast(|_| {
             let mut worker = pass.worker();
             while run.goes_on()
-                && let Some(block) = kept.blocks.get(next.fetch_add(1, Ordering::Relaxed))
+                && let Some(block) = run.kept_block(next_kept.fetch_add(1, Ordering::Relaxed))
             {
-                run.visit(&mut worker, block, Place::Kept(block.index as usize));
+                run.visit(&mut worker, block, Place::Kept(block.index));
             }
             while run.goes_on() {
                 match next_unit(&scan) {
-                    Ok(Some((ticket, unit))) => self.decode(&run, &mut worker, &assembly, kept, ticket, unit),
+                    Ok(Some((ticket, unit))) => self.decode(&run, &mut worker, ticket, unit),
                     Ok(None) => break,
                     Err((ticket, error)) => run.fail(Place::Unit(ticket), error),
                 }
             }
         });
-        let mut assembly = assembly.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (ticket, last) = lock(&run.assembly).last_block();
         if run.goes_on()
-            && let Some((index, parts)) = assembly.last_block()
+            && let Some((index, parts)) = last
         {
-            let ticket = assembly.units.len();
             self.visit_parts(&run, &mut pass.worker(), ticket, index, parts);
         }
-        let result = run.finish(&assembly.units);
-        if result.is_ok() && !kept.whole {
-            self.rows.store(assembly.rows_placed, Ordering::Relaxed);
-        }
-        let mut cache = lock(&self.cache);
-        if let Cache::Filling(filling) = &mut *cache {
-            match result.is_ok() {
-                true => {
-                    let units = assembly.units.iter().map_while(|unit| unit.as_ref().map(|unit| unit.rows));
-                    *cache = Cache::Filled(Arc::new(filling.finish(self.block_rows, units)));
-                }
-                false => *filling = Filling::new(),
+        let in_memory = run.is_in_memory();
+        let Finished { state, assembly, keeper } = run.finish()?;
+        if !in_memory {
+            let (before, now) =
+                (self.rows.swap(assembly.rows_placed(), Ordering::Relaxed), assembly.rows_placed());
+            if kept.is_some() && now != before {
+                let what = format!("it had {before} rows, and then {now}");
+                return Err(ErrorKind::Changed { what }.into());
             }
         }
-        result
+        if let Some(keeper) = keeper {
+            // Of two first passes at once, either may be the one.
+            let _ = self.kept.set(keeper.finish(self.block_rows, assembly.unit_rows()));
+        }
+        Ok(state)
     }
 
-    /// Decodes a unit, unless its rows are kept, and visits the blocks that it completes.
-    fn decode<P: Pass>(
-        &self,
-        run: &Run<'_, P>,
-        worker: &mut P::Worker,
-        assembly: &Mutex<Assembly>,
-        kept: &Kept,
-        ticket: usize,
-        unit: Box<dyn Unit>,
-    ) {
+    /// Decodes a unit, unless all its rows are kept, and visits the blocks that it completes.
+    fn decode<P: Pass>(&self, run: &Run<'_, P>, worker: &mut P::Worker, ticket: usize, unit: Box<dyn Unit>) {
         let file = unit.file().to_path_buf();
         let first_row = unit.first_row();
         let mut rows = 0;
         let mut waiting = Vec::new();
-        let decoded = match kept.units.get(ticket) {
+        let decoded = match run.kept.and_then(|kept| kept.units.get(ticket)) {
             Some(known) => {
                 rows = *known;
                 Ok(())
@@ -271,7 +201,7 @@ impl<'a> LocalEngine<'a> {
                 match first_row {
                     // The place is known: a block may be complete, and is still in the cache.
                     Some(first_row) => {
-                        let complete = lock(assembly).place(first_row + rows, segment);
+                        let complete = lock(&run.assembly).place(first_row + rows, segment);
                         for (index, parts) in complete {
                             self.visit_parts(run, worker, ticket, index, parts);
                         }
@@ -282,7 +212,7 @@ impl<'a> LocalEngine<'a> {
                 if run.cancelled() { Err(ErrorKind::Cancelled.into()) } else { Ok(()) }
             }),
         };
-        let complete = lock(assembly).unit_done(ticket, UnitDone { file, rows, waiting });
+        let complete = lock(&run.assembly).unit_done(ticket, UnitDone { file, rows, waiting });
         if let Err(error) = decoded {
             return run.fail(Place::Unit(ticket), error);
         }
@@ -308,8 +238,10 @@ impl<'a> LocalEngine<'a> {
             block = block.without_unusable_rows();
         }
         run.visit(worker, &block, Place::Unit(ticket));
-        if let Cache::Filling(filling) = &mut *lock(&self.cache) {
-            filling.keep(block, self.memory);
+        if let Some(keeper) = &run.keeper {
+            let refused = lock(keeper).keep(block);
+            // Not before the lock is free.
+            drop(refused);
         }
     }
 }
@@ -323,11 +255,7 @@ impl Engine for LocalEngine<'_> {
         let rows = Some(self.rows.load(Ordering::Relaxed)).filter(|&rows| rows > 0);
         self.observer.event(Event::PassStarted { name: P::NAME, rows });
         self.passes.fetch_add(1, Ordering::Relaxed);
-        let kept = match &*lock(&self.cache) {
-            Cache::Filled(kept) => kept.clone(),
-            Cache::Filling(_) => Arc::default(),
-        };
-        let state = self.run_over(pass, &kept);
+        let state = self.run_over(pass, self.kept.get());
         self.observer.event(Event::PassFinished);
         state
     }
@@ -345,6 +273,11 @@ impl Engine for LocalEngine<'_> {
 struct Run<'a, P: Pass> {
     pass: &'a P,
     observer: &'a dyn Observer,
+    /// What an earlier pass kept; nothing in the first.
+    kept: Option<&'a Kept>,
+    /// What is kept of the first pass.
+    keeper: Option<Mutex<Keeper>>,
+    assembly: Mutex<Assembly>,
     merged: Mutex<Merged<P::State>>,
     failed: AtomicBool,
     /// The failure of the first place: those ahead of it were handed out before it and are always
@@ -352,12 +285,12 @@ struct Run<'a, P: Pass> {
     failure: Mutex<Option<(Place, Error)>>,
 }
 
-/// Where a block comes from, in the order in which they are handed out.
+/// Where something failed, in the order in which work is handed out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
-    /// It is kept, and has this number.
-    Kept(usize),
-    /// It was completed by this unit.
+    /// In the block of this number, which was kept.
+    Kept(u64),
+    /// In this unit, or in a block that it completed.
     Unit(usize),
 }
 
@@ -367,15 +300,35 @@ struct Merged<S> {
     waiting: BTreeMap<u64, S>,
 }
 
+/// What is left of a run without a failure.
+struct Finished<S> {
+    state: Option<S>,
+    assembly: Assembly,
+    keeper: Option<Keeper>,
+}
+
 impl<'a, P: Pass> Run<'a, P> {
-    fn new(engine: &'a LocalEngine<'_>, pass: &'a P) -> Run<'a, P> {
+    fn new(engine: &'a LocalEngine<'_>, pass: &'a P, kept: Option<&'a Kept>) -> Run<'a, P> {
+        let first_block = kept.map_or(0, |kept| kept.blocks.len());
         Run {
             pass,
             observer: engine.observer,
+            kept,
+            keeper: kept.is_none().then(|| Mutex::new(Keeper::new(engine.memory))),
+            assembly: Mutex::new(Assembly::new(engine.block_rows, first_block)),
             merged: Mutex::new(Merged { next: 0, state: None, waiting: BTreeMap::new() }),
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
         }
+    }
+
+    /// True if nothing is left to decode.
+    fn is_in_memory(&self) -> bool {
+        self.kept.is_some_and(|kept| kept.whole)
+    }
+
+    fn kept_block(&self, number: usize) -> Option<&'a Block> {
+        self.kept?.blocks.get(number)
     }
 
     fn cancelled(&self) -> bool {
@@ -415,25 +368,20 @@ impl<'a, P: Pass> Run<'a, P> {
         }
     }
 
-    fn finish(self, units: &[Option<UnitDone>]) -> Result<Option<P::State>> {
+    fn finish(self) -> Result<Finished<P::State>> {
         if self.cancelled() {
             return Err(ErrorKind::Cancelled.into());
         }
-        match self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        let assembly = unlocked(self.assembly);
+        match unlocked(self.failure) {
             Some((Place::Unit(ticket), error)) => {
-                return Err(error.moved_down(rows_ahead_in_file(units, ticket)));
+                return Err(error.moved_down(assembly.rows_ahead_in_file(ticket)));
             }
             Some((Place::Kept(_), error)) => return Err(error),
             None => {}
         }
-        Ok(self.merged.into_inner().unwrap_or_else(PoisonError::into_inner).state)
+        Ok(Finished { state: unlocked(self.merged).state, assembly, keeper: self.keeper.map(unlocked) })
     }
-}
-
-/// Rows of the units ahead of `ticket` that come from the same file.
-fn rows_ahead_in_file(units: &[Option<UnitDone>], ticket: usize) -> u64 {
-    let Some(Some(failed)) = units.get(ticket) else { return 0 };
-    units[..ticket].iter().flatten().filter(|unit| unit.file == failed.file).map(|unit| unit.rows).sum()
 }
 
 type NumberedScan = (usize, Option<Box<dyn Scan>>);
@@ -451,98 +399,11 @@ fn next_unit(scan: &Mutex<NumberedScan>) -> std::result::Result<Option<NumberedU
     }
 }
 
-/// What is left of a unit once it is decoded.
-struct UnitDone {
-    file: PathBuf,
-    rows: u64,
-    /// Its rows, while their place in the input is not yet known.
-    waiting: Vec<Segment>,
-}
-
-/// Puts decoded segments together to blocks of a fixed number of rows, wherever the units end.
-struct Assembly {
-    block_rows: u64,
-    /// Blocks ahead of this one are there already.
-    first_block: u64,
-    units: Vec<Option<UnitDone>>,
-    units_placed: usize,
-    rows_placed: u64,
-    partial: BTreeMap<u64, PartialBlock>,
-}
-
-#[derive(Default)]
-struct PartialBlock {
-    rows: u64,
-    parts: BTreeMap<u64, Segment>,
-}
-
-type CompleteBlock = (u64, Vec<Segment>);
-
-impl Assembly {
-    fn new(block_rows: usize, first_block: usize) -> Assembly {
-        Assembly {
-            block_rows: block_rows as u64,
-            first_block: first_block as u64,
-            units: Vec::new(),
-            units_placed: 0,
-            rows_placed: 0,
-            partial: BTreeMap::new(),
-        }
-    }
-
-    /// Takes rows whose place is known; gives back the blocks that they complete.
-    fn place(&mut self, first_row: u64, segment: Segment) -> Vec<CompleteBlock> {
-        let mut complete = Vec::new();
-        let (mut start, len) = (0, segment.len as u64);
-        while start < len {
-            let row = first_row + start;
-            let index = row / self.block_rows;
-            let taken = ((index + 1) * self.block_rows - row).min(len - start);
-            start += taken;
-            if index < self.first_block {
-                continue;
-            }
-            let part = segment.slice((start - taken) as usize..start as usize);
-            let block = self.partial.entry(index).or_default();
-            block.rows += taken;
-            block.parts.insert(row, part);
-            if block.rows == self.block_rows
-                && let Some(block) = self.partial.remove(&index)
-            {
-                complete.push((index, block.parts.into_values().collect()));
-            }
-        }
-        complete
-    }
-
-    /// Takes note of a unit; places the waiting rows of all units whose place is known by now.
-    fn unit_done(&mut self, ticket: usize, unit: UnitDone) -> Vec<CompleteBlock> {
-        if self.units.len() <= ticket {
-            self.units.resize_with(ticket + 1, || None);
-        }
-        self.units[ticket] = Some(unit);
-        let mut complete = Vec::new();
-        while let Some(Some(unit)) = self.units.get_mut(self.units_placed) {
-            let mut row = self.rows_placed;
-            self.rows_placed += unit.rows;
-            self.units_placed += 1;
-            for segment in std::mem::take(&mut unit.waiting) {
-                let len = segment.len as u64;
-                complete.extend(self.place(row, segment));
-                row += len;
-            }
-        }
-        complete
-    }
-
-    /// The block that the end of the input left incomplete.
-    fn last_block(&mut self) -> Option<CompleteBlock> {
-        let (index, block) = self.partial.pop_last()?;
-        Some((index, block.parts.into_values().collect()))
-    }
-}
-
 /// A panic in one worker is passed on by the pool; the data behind its lock is not used any more.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn unlocked<T>(mutex: Mutex<T>) -> T {
+    mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
 }

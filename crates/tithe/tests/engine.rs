@@ -25,8 +25,13 @@ struct Cut {
     failing: Vec<usize>,
     /// The unit at which the scan itself fails.
     scan_fails: Option<usize>,
+    /// Every how many rows one has no value.
+    hole: usize,
+    /// Rows that later scans lack at the end.
+    shrinks: usize,
     /// Rows decoded so far.
     decoded: Arc<AtomicUsize>,
+    scans: Arc<AtomicUsize>,
 }
 
 impl Cut {
@@ -37,7 +42,18 @@ impl Cut {
             data_type: arrow_schema::DataType::Float64,
         };
         let fields = vec![field("x"), field("y")];
-        Cut { fields, units, piece, placed, failing: Vec::new(), scan_fails: None, decoded: Arc::default() }
+        Cut {
+            fields,
+            units,
+            piece,
+            placed,
+            failing: Vec::new(),
+            scan_fails: None,
+            hole: usize::MAX,
+            shrinks: 0,
+            decoded: Arc::default(),
+            scans: Arc::default(),
+        }
     }
 }
 
@@ -52,7 +68,13 @@ impl Source for Cut {
 
     fn scan(&self, columns: &[usize]) -> Result<Box<dyn Scan>> {
         assert_eq!(columns, [0, 1]);
-        Ok(Box::new(CutScan { cut: self.clone(), next: 0 }))
+        let mut cut = self.clone();
+        if self.scans.fetch_add(1, Ordering::Relaxed) > 0
+            && let Some(last) = cut.units.last_mut()
+        {
+            *last -= self.shrinks;
+        }
+        Ok(Box::new(CutScan { cut, next: 0 }))
     }
 }
 
@@ -104,7 +126,9 @@ impl Unit for CutUnit {
             let rows = start..self.rows.min(start + self.cut.piece);
             let len = rows.len();
             self.cut.decoded.fetch_add(len, Ordering::Relaxed);
-            let x: Vec<f64> = rows.map(|row| (self.first + row) as f64).collect();
+            let value =
+                |row: usize| if (row + 1).is_multiple_of(self.cut.hole) { f64::NAN } else { row as f64 };
+            let x: Vec<f64> = rows.map(|row| value(self.first + row)).collect();
             let y = vec![1.0; len];
             emit(Segment { columns: vec![Column::Number(x.into()), Column::Number(y.into())], len })?;
         }
@@ -127,7 +151,7 @@ impl Pass for Protocol {
 
     fn visit(&self, _worker: &mut (), block: &Block) -> Result<Seen> {
         let Column::Number(x) = &block.columns[0] else { panic!("numbers") };
-        assert_eq!((block.len, block.rows_read), (x.len(), x.len()));
+        assert_eq!(block.len, x.len());
         Ok(vec![(block.index, x.iter().enumerate().map(|(row, x)| (block.position(row), *x)).collect())])
     }
 
@@ -136,13 +160,34 @@ impl Pass for Protocol {
     }
 }
 
+/// Fails at some blocks.
+#[derive(serde::Serialize)]
+struct Failing(Vec<u64>);
+
+impl Pass for Failing {
+    const NAME: &'static str = "failing";
+    type State = ();
+    type Worker = ();
+
+    fn worker(&self) {}
+
+    fn visit(&self, _worker: &mut (), block: &Block) -> Result<()> {
+        match self.0.contains(&block.index) {
+            true => Err(ErrorKind::Changed { what: format!("block {}", block.index) }.into()),
+            false => Ok(()),
+        }
+    }
+
+    fn merge(&self, _state: &mut (), _next: ()) {}
+}
+
 fn engine(cut: &Cut, threads: usize, memory: u64, block_rows: usize) -> LocalEngine<'static> {
     let roles = Roles { label: "y".into(), ..Roles::default() };
     let table = Table::new(Box::new(cut.clone()), &roles).expect("a table");
     let settings = EngineSettings {
         threads: Some(threads),
         memory,
-        missing: Missing::Error,
+        missing: Missing::Drop,
         block_rows: Some(block_rows),
     };
     LocalEngine::new(table, &settings, &Silent).expect("an engine")
@@ -162,6 +207,7 @@ proptest! {
         threads in 1usize..5,
         memory in prop_oneof![Just(0u64), 1u64..8_000, Just(1 << 20)],
         block_rows in 1usize..50,
+        hole in prop_oneof![Just(usize::MAX), 2usize..5],
     ) {
         let rows: usize = units.iter().sum();
         let expected: Seen = (0..rows)
@@ -169,10 +215,11 @@ proptest! {
             .enumerate()
             .map(|(index, start)| {
                 let end = rows.min(start + block_rows);
-                (index as u64, (start..end).map(|row| (row as u64, row as f64)).collect())
+                let usable = (start..end).filter(|row| !(row + 1).is_multiple_of(hole));
+                (index as u64, usable.map(|row| (row as u64, row as f64)).collect())
             })
             .collect();
-        let cut = Cut::new(units.clone(), piece, placed);
+        let cut = Cut { hole, ..Cut::new(units.clone(), piece, placed) };
         let engine = engine(&cut, threads, memory, block_rows);
         // Decoded; and then what fits from memory, all units of which some row does not fit decoded again.
         let kept = (memory as usize / ROW_BYTES / block_rows * block_rows).min(rows);
@@ -184,8 +231,50 @@ proptest! {
             let seen = engine.run(&Protocol).expect("no failure").unwrap_or_default();
             prop_assert_eq!(&seen, &expected);
             prop_assert_eq!(engine.passes(), pass);
-            prop_assert_eq!(cut.decoded.load(Ordering::Relaxed) - before, decoded);
+            if hole == usize::MAX {
+                prop_assert_eq!(cut.decoded.load(Ordering::Relaxed) - before, decoded);
+            }
         }
+    }
+
+    #[test]
+    fn the_first_block_that_fails_is_the_one_told_kept_or_not(
+        units in prop::collection::vec(10usize..40, 2..12),
+        placed: bool,
+        threads in 1usize..5,
+        memory in prop_oneof![Just(0u64), 1u64..8_000, Just(1 << 20)],
+        failing: prop::sample::Index,
+    ) {
+        let blocks = units.iter().sum::<usize>().div_ceil(16);
+        let failing = failing.index(blocks) as u64;
+        let engine = engine(&Cut::new(units, 7, placed), threads, memory, 16);
+        let told = format!("the data changed between two passes: block {failing}");
+        // In the first pass, which then keeps nothing; and again when some blocks are kept.
+        prop_assert_eq!(engine.run(&Failing(vec![failing])).expect_err("a failure").to_string(), &told[..]);
+        let seen = engine.run(&Protocol).expect("no failure").expect("blocks");
+        prop_assert_eq!(seen.len(), blocks);
+        prop_assert_eq!(engine.run(&Failing(vec![failing])).expect_err("a failure").to_string(), &told[..]);
+        let kept = memory as usize / ROW_BYTES / 16;
+        if (failing as usize) < kept && kept < blocks {
+            let both = Failing(vec![failing, blocks as u64 - 1]);
+            prop_assert_eq!(engine.run(&both).expect_err("a failure").to_string(), &told[..]);
+        }
+    }
+
+    #[test]
+    fn data_that_shrinks_between_two_passes_is_noticed(
+        units in prop::collection::vec(10usize..40, 1..12),
+        placed: bool,
+        threads in 1usize..5,
+        share in 0.0f64..0.9,
+    ) {
+        let rows = units.iter().sum::<usize>();
+        let cut = Cut { shrinks: 3, ..Cut::new(units, 7, placed) };
+        let engine = engine(&cut, threads, ((rows * ROW_BYTES) as f64 * share) as u64, 16);
+        engine.run(&Protocol).expect("no failure");
+        let error = engine.run(&Protocol).expect_err("a change").to_string();
+        let expected = format!("the data changed between two passes: it had {rows} rows, and then {}", rows - 3);
+        prop_assert_eq!(error, expected);
     }
 
     #[test]

@@ -221,6 +221,37 @@ fn typed_formats_come_out_alike() {
     }
 }
 
+/// Bytes of memory that the numbers of a source's columns hold on to, once for each column.
+fn bytes_held(source: &dyn Source, columns: &[usize]) -> usize {
+    let mut scan = source.scan(columns).unwrap();
+    let mut held = 0;
+    while let Some(unit) = scan.next_unit().unwrap() {
+        unit.decode(&mut |segment| {
+            for column in &segment.columns {
+                let Column::Number(values) = column else { panic!("numbers expected") };
+                held += values.inner().capacity();
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+    held
+}
+
+#[test]
+fn columns_of_arrow_do_not_hold_on_to_those_that_are_not_used() {
+    let columns = (0..20).map(|c| {
+        let values: Vec<f64> = (0..1000).map(|row| f64::from(row * c)).collect();
+        (format!("x{c}"), Arc::new(Float64Array::from(values)) as ArrayRef)
+    });
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    for bytes in [arrow_bytes(&batch, 1000), stream_bytes(&batch, 1000)] {
+        let source = open_bytes(&bytes, &OpenOptions::default()).unwrap();
+        let held = bytes_held(&*source, &[3, 4]);
+        assert!((16_000..20_000).contains(&held), "{held} bytes");
+    }
+}
+
 #[test]
 fn numbers_in_memory_are_not_copied() {
     let values: Vec<f64> = (0..100_000).map(f64::from).collect();

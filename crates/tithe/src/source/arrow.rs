@@ -93,18 +93,18 @@ impl Part for ArrowFile {
 
     fn scan(&self, columns: &[usize], first_row: Option<u64>) -> Result<Box<dyn Scan>> {
         check_columns(&self.fields, columns)?;
-        let projection = Projection::new(&self.fields, columns);
+        let columns_in_use = Chosen::new(&self.fields, columns);
         let handle = self.input.open()?;
         let path = self.input.path();
         let input = self.input.clone();
         match self.layout {
             Layout::File => {
-                let contents =
-                    guarded(path, "Arrow", || Contents::read(&handle, Some(projection.roots.clone())))?;
+                let roots = columns_in_use.projection.roots.clone();
+                let contents = guarded(path, "Arrow", || Contents::read(&handle, Some(roots)))?;
                 Ok(Box::new(FileScan {
                     next: 0,
                     next_row: first_row,
-                    plan: Arc::new(FilePlan { input, handle, contents, projection }),
+                    plan: Arc::new(FilePlan { input, handle, contents, columns: columns_in_use }),
                 }))
             }
             Layout::Stream => self.scan_once(columns, Box::new(handle.reader(0))),
@@ -113,12 +113,12 @@ impl Part for ArrowFile {
 
     fn scan_once(&self, columns: &[usize], reader: Box<dyn Read + Send>) -> Result<Box<dyn Scan>> {
         check_columns(&self.fields, columns)?;
-        let projection = Projection::new(&self.fields, columns);
+        let columns = Chosen::new(&self.fields, columns);
         let reader = guarded(self.input.path(), "an Arrow stream", || {
-            open_stream(reader, Some(projection.roots.clone()))
+            open_stream(reader, Some(columns.projection.roots.clone()))
         })?;
         let input = self.input.clone();
-        Ok(Box::new(StreamScan { input, reader, projection: Arc::new(projection) }))
+        Ok(Box::new(StreamScan { input, reader, columns: Arc::new(columns) }))
     }
 }
 
@@ -193,7 +193,26 @@ struct FilePlan {
     input: Arc<Input>,
     handle: Handle,
     contents: Contents,
+    columns: Chosen,
+}
+
+/// The columns in use. Those of a batch are parts of one piece of memory; where the batch has others, too, they are copied
+/// out of it, or else every block that is kept would hold on to all columns.
+struct Chosen {
     projection: Projection,
+    among_others: bool,
+}
+
+impl Chosen {
+    fn new(fields: &[Field], columns: &[usize]) -> Chosen {
+        let projection = Projection::new(fields, columns);
+        Chosen { among_others: projection.roots.len() < fields.len(), projection }
+    }
+
+    fn segment(&self, batch: &RecordBatch) -> Decoded<Segment> {
+        let segment = self.projection.segment(batch)?;
+        Ok(if self.among_others { segment.detached() } else { segment })
+    }
 }
 
 struct FileScan {
@@ -235,7 +254,7 @@ impl Unit for FileUnit {
             let batch = plan.contents.decoder.read_record_batch(block, &bytes)?;
             let batch = batch.ok_or_else(|| ArrowError::ParseError("a batch is missing".to_string()))?;
             match batch.num_rows() as u64 == *rows {
-                true => plan.projection.segment(&batch),
+                true => plan.columns.segment(&batch),
                 false => Err(ArrowError::ParseError("a batch has not the rows it should have".to_string())),
             }
         })?;
@@ -252,7 +271,7 @@ fn open_stream(reader: Box<dyn Read + Send>, projection: Option<Vec<usize>>) -> 
 struct StreamScan {
     input: Arc<Input>,
     reader: Stream,
-    projection: Arc<Projection>,
+    columns: Arc<Chosen>,
 }
 
 impl Scan for StreamScan {
@@ -260,14 +279,14 @@ impl Scan for StreamScan {
         let reader = &mut self.reader;
         let batch = guarded(self.input.path(), "an Arrow stream", || reader.next().transpose())?;
         Ok(batch.map(|batch| -> Box<dyn Unit> {
-            Box::new(StreamUnit { input: self.input.clone(), projection: self.projection.clone(), batch })
+            Box::new(StreamUnit { input: self.input.clone(), columns: self.columns.clone(), batch })
         }))
     }
 }
 
 struct StreamUnit {
     input: Arc<Input>,
-    projection: Arc<Projection>,
+    columns: Arc<Chosen>,
     batch: RecordBatch,
 }
 
@@ -281,7 +300,7 @@ impl Unit for StreamUnit {
     }
 
     fn decode(self: Box<Self>, emit: &mut dyn FnMut(Segment) -> Result<()>) -> Result<()> {
-        let segment = guarded(self.input.path(), "an Arrow stream", || self.projection.segment(&self.batch))?;
+        let segment = guarded(self.input.path(), "an Arrow stream", || self.columns.segment(&self.batch))?;
         if segment.len > 0 { emit(segment) } else { Ok(()) }
     }
 }

@@ -1,7 +1,7 @@
 //! Reads a source once, on several threads, and hands its rows over in order, as they come.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::block::Segment;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::progress::{Event, Observer};
 use crate::source::{Scan, Unit};
 
@@ -47,7 +47,8 @@ struct Decoded {
 
 /// Reads all units of a scan and hands what they hold to `sink`, in order; at least every tenth of a second.
 ///
-/// Threads that wait for bytes which do not come cannot be woken; when the reading stops early they are left behind.
+/// Threads that wait for bytes which do not come cannot be woken; when the reading stops early, those that still wait after
+/// [`FAREWELL`] are left behind.
 pub fn feed(
     scan: Box<dyn Scan>,
     threads: usize,
@@ -57,7 +58,7 @@ pub fn feed(
 ) -> Result<End> {
     let mut readers = Readers::start(scan, threads.max(1), lenient);
     let end = readers.hand_over(observer, sink);
-    readers.stop();
+    readers.stop()?;
     end
 }
 
@@ -108,20 +109,21 @@ impl Readers {
     ///
     /// A source may belong to somebody else, such as a Python generator: it must not be asked again after the caller
     /// has been told that the reading is over.
-    fn stop(self) {
+    fn stop(self) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         let until = Instant::now() + FAREWELL;
         // Taking what they have still to say, so that none waits to say it.
         loop {
             match self.receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(_) => {}
-                Err(RecvTimeoutError::Timeout) => return,
+                Err(RecvTimeoutError::Timeout) => return Ok(()),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        for thread in self.threads {
-            // A panic while decoding is caught and told there.
-            let _ = thread.join();
+        // A thread that panicked has left rows unread.
+        match self.threads.into_iter().all(|thread| thread.join().is_ok()) {
+            true => Ok(()),
+            false => Err(broken(Path::new("the data"))),
         }
     }
 }
@@ -203,20 +205,19 @@ fn decode(unit: Box<dyn Unit>, lenient: bool) -> Decoded {
     }));
     let failure = match decoded {
         Ok(decoded) => decoded.err(),
-        Err(_) => Some(Error::from(ErrorKind::Malformed {
-            path: file.clone(),
-            what: "cannot be read".to_string(),
-            help: None,
-        })),
+        Err(_) => Some(broken(&file)),
     };
     Decoded { file, segments, bad, failure }
 }
 
+fn broken(file: &Path) -> Error {
+    Error::malformed(file, "cannot be read")
+}
+
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
+    use crate::error::ErrorKind;
     use crate::progress::Silent;
 
     /// A source without an end, which knows who else holds on to it.
@@ -280,10 +281,25 @@ mod tests {
                         rows += segment.len;
                         Ok(())
                     }
+                    Fed::Nothing => Ok(()),
                     _ => Err(ErrorKind::Cancelled.into()),
                 },
             );
             assert_eq!((failed.is_err(), rows, Arc::strong_count(&held)), (true, 100, 1));
         }
+    }
+
+    struct Panicking;
+
+    impl Scan for Panicking {
+        fn next_unit(&mut self) -> Result<Option<Box<dyn Unit>>> {
+            panic!("a reader with a defect")
+        }
+    }
+
+    #[test]
+    fn a_reader_that_panics_is_no_end_of_the_data() {
+        let error = feed(Box::new(Panicking), 1, false, &Silent, &mut |_| Ok(())).unwrap_err();
+        assert_eq!(error.to_string(), "'the data': cannot be read");
     }
 }

@@ -1,0 +1,118 @@
+//! Blocks of a fixed number of rows, put together from segments wherever the units end.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::block::Segment;
+
+/// What is left of a unit once it is decoded.
+pub(super) struct UnitDone {
+    pub file: PathBuf,
+    pub rows: u64,
+    /// Its rows, while their place in the input is not yet known.
+    pub waiting: Vec<Segment>,
+}
+
+/// Puts decoded segments together to blocks of a fixed number of rows, wherever the units end.
+pub(super) struct Assembly {
+    block_rows: u64,
+    /// Blocks ahead of this one are there already.
+    first_block: u64,
+    units: Vec<Option<UnitDone>>,
+    units_placed: usize,
+    rows_placed: u64,
+    partial: BTreeMap<u64, PartialBlock>,
+}
+
+#[derive(Default)]
+struct PartialBlock {
+    rows: u64,
+    parts: BTreeMap<u64, Segment>,
+}
+
+pub(super) type CompleteBlock = (u64, Vec<Segment>);
+
+impl Assembly {
+    pub fn new(block_rows: usize, first_block: usize) -> Assembly {
+        Assembly {
+            block_rows: block_rows as u64,
+            first_block: first_block as u64,
+            units: Vec::new(),
+            units_placed: 0,
+            rows_placed: 0,
+            partial: BTreeMap::new(),
+        }
+    }
+
+    /// Takes rows whose place is known; gives back the blocks that they complete.
+    pub fn place(&mut self, first_row: u64, segment: Segment) -> Vec<CompleteBlock> {
+        let mut complete = Vec::new();
+        let (mut start, len) = (0, segment.len as u64);
+        while start < len {
+            let row = first_row + start;
+            let index = row / self.block_rows;
+            let taken = ((index + 1) * self.block_rows - row).min(len - start);
+            start += taken;
+            if index < self.first_block {
+                continue;
+            }
+            let part = segment.slice((start - taken) as usize..start as usize);
+            let block = self.partial.entry(index).or_default();
+            block.rows += taken;
+            block.parts.insert(row, part);
+            if block.rows == self.block_rows
+                && let Some(block) = self.partial.remove(&index)
+            {
+                complete.push((index, block.parts.into_values().collect()));
+            }
+        }
+        complete
+    }
+
+    /// Takes note of a unit; places the waiting rows of all units whose place is known by now.
+    pub fn unit_done(&mut self, ticket: usize, unit: UnitDone) -> Vec<CompleteBlock> {
+        if self.units.len() <= ticket {
+            self.units.resize_with(ticket + 1, || None);
+        }
+        self.units[ticket] = Some(unit);
+        let mut complete = Vec::new();
+        while let Some(Some(unit)) = self.units.get_mut(self.units_placed) {
+            let mut row = self.rows_placed;
+            self.rows_placed += unit.rows;
+            self.units_placed += 1;
+            for segment in std::mem::take(&mut unit.waiting) {
+                let len = segment.len as u64;
+                complete.extend(self.place(row, segment));
+                row += len;
+            }
+        }
+        complete
+    }
+
+    /// The block that the end of the input left incomplete, as if one more unit had completed it.
+    pub fn last_block(&mut self) -> (usize, Option<CompleteBlock>) {
+        let last = self.partial.pop_last();
+        (self.units.len(), last.map(|(index, block)| (index, block.parts.into_values().collect())))
+    }
+
+    /// Rows of all units that are placed.
+    pub fn rows_placed(&self) -> u64 {
+        self.rows_placed
+    }
+
+    /// The rows of each unit, in order.
+    pub fn unit_rows(&self) -> impl Iterator<Item = u64> {
+        self.units.iter().map_while(|unit| unit.as_ref().map(|unit| unit.rows))
+    }
+
+    /// Rows of the units ahead of `ticket` that come from the same file.
+    pub fn rows_ahead_in_file(&self, ticket: usize) -> u64 {
+        let Some(Some(failed)) = self.units.get(ticket) else { return 0 };
+        self.units[..ticket]
+            .iter()
+            .flatten()
+            .filter(|unit| unit.file == failed.file)
+            .map(|unit| unit.rows)
+            .sum()
+    }
+}
