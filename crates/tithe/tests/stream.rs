@@ -153,22 +153,28 @@ fn nothing_of_second_order_is_lost() {
     }
 }
 
-/// A level of a hundred rows, two of them on the wrong side, would be separated without these two: every step keeps them.
+/// Eight levels of 40 rows each, of which one is on the wrong side, would be separated without that one: every step keeps
+/// them. (By a race that goes by no leverage they are lost on two of these three seeds: KL 80, 12 and 0.9.)
 #[test]
 fn what_a_few_rows_know_outlives_every_step() {
-    let mut columns: Table2 = Recipe::Mixture.data(Seed(5), 32_000).columns();
-    let mut rare = vec![0.0; 32_000];
-    for at in 0..100 {
-        let row = at * 317 + 11;
-        rare[row] = 1.0;
-        columns[10].1[row] = if at == 20 || at == 70 { -1.0 } else { 1.0 };
+    let (rows, levels, each) = (64_000, 8, 40);
+    let mut columns: Table2 = Recipe::Mixture.data(Seed(5), rows).columns();
+    let (label, mut y) = columns.pop().expect("a label");
+    for level in 0..levels {
+        let members = (0..each).map(|at| at * (rows / each) + 11 + level);
+        let mut rare = vec![0.0; rows];
+        for (at, row) in members.enumerate() {
+            rare[row] = 1.0;
+            y[row] = if at == 5 + level { -1.0 } else { 1.0 };
+        }
+        columns.push((format!("rare{level}"), rare));
     }
-    columns.insert(10, ("rare".into(), rare));
+    columns.push((label, y));
     let engine = engine(columns.clone());
     for seed in 0..3 {
-        let end = stream(&columns, 2_000, settings(Method::Calibrated, 300, seed), Reference::Renewed);
+        let end = stream(&columns, 16_000, settings(Method::Calibrated, 300, seed), Reference::Renewed);
         let certified = certify(&engine, &end, &CertifySettings::default()).expect("certified").certificate;
-        assert!(certified.kl < 0.2 && certified.information.0 > 0.5, "seed {seed}: {certified:?}");
+        assert!(certified.kl < 0.4 && certified.information.0 > 0.4, "seed {seed}: {certified:?}");
     }
 }
 
