@@ -21,6 +21,7 @@ fn main() -> ExitCode {
     stop_on_interrupt();
     keep_panics_quiet();
     match catch_unwind(|| run(cli.command)) {
+        Ok(Ok(())) if show::UNSAID.load(Ordering::Relaxed) => ExitCode::FAILURE,
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
             show::message(&format!("error: {error}"));

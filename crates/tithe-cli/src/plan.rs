@@ -227,18 +227,25 @@ fn coefficients(path: &Path) -> Result<Vec<(String, f64)>> {
             })
             .collect();
     }
-    text.lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty() && line.trim() != "coefficient,value")
-        .map(|(number, line)| {
-            let (name, value) = line
-                .rsplit_once(',')
-                .ok_or_else(|| malformed(format!("line {} is not `coefficient,value`", number + 1)))?;
-            let value = value
-                .trim()
-                .parse()
-                .map_err(|_| malformed(format!("line {}: '{}' is not a number", number + 1, value.trim())))?;
-            Ok((name.trim().trim_matches('"').to_string(), value))
-        })
-        .collect()
+    let values: Vec<(String, f64)> =
+        text.lines()
+            .enumerate()
+            .filter(|(_, line)| !line.trim().is_empty() && line.trim() != "coefficient,value")
+            .map(|(number, line)| {
+                let (name, value) = line
+                    .rsplit_once(',')
+                    .ok_or_else(|| malformed(format!("line {} is not `coefficient,value`", number + 1)))?;
+                let value = value.trim().parse().map_err(|_| {
+                    malformed(format!("line {}: '{}' is not a number", number + 1, value.trim()))
+                })?;
+                Ok((name.trim().trim_matches('"').to_string(), value))
+            })
+            .collect::<Result<_>>()?;
+    let twice =
+        |(at, (name, _)): &(usize, &(String, f64))| values[..*at].iter().any(|(other, _)| other == name);
+    match values.iter().enumerate().find(twice) {
+        _ if values.is_empty() => Err(malformed("is empty".to_string())),
+        Some((_, (name, _))) => Err(malformed(format!("'{name}' has two values"))),
+        None => Ok(values),
+    }
 }

@@ -11,10 +11,19 @@ use tithe::progress::{Event, Observer};
 /// Set by Ctrl-C and by the request to terminate.
 pub static STOP: AtomicBool = AtomicBool::new(false);
 
+/// Set when a result could not be written to standard output.
+pub static UNSAID: AtomicBool = AtomicBool::new(false);
+
 /// Writes to standard output; a reader who has gone away is no error.
 pub fn print(text: &str) {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let said = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if let Err(error) = said
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        UNSAID.store(true, Ordering::Relaxed);
+        message(&format!("error: cannot write to standard output: {error}"));
+    }
 }
 
 /// Writes a message to standard error.

@@ -209,6 +209,60 @@ fn text_where_numbers_were_before() {
     // The row is counted within its file.
     scratch.write("earlier.csv", "x,y\n1,0\n2,1\n");
     scratch.refuses("earlier.csv data.csv --label y", 1, &message);
+
+    // Among the first rows, too, as long as numbers come first and are more.
+    let scratch = Scratch::with_csv("x,y\n1,0\n2,1\noops,1\n4,0\n");
+    scratch.refuses(LABEL, 1, &message.replace("20001", "3"));
+    let rows = Scratch::with_csv("x,y\n1,0\n2,1\noops,1\n4,0\n").build(&format!("{LABEL} --text x"));
+    assert_eq!(rows["dimension"], 4);
+    let mostly_text = Scratch::with_csv("x,y\nA1,0\n2,1\n3,1\n4,0\n").build(LABEL);
+    assert_eq!(mostly_text["dimension"], 4, "text comes first");
+    let rows = "{\"x\":1,\"y\":0}\n{\"x\":2,\"y\":1}\n{\"x\":\"oops\",\"y\":1}\n";
+    let scratch = Scratch::new();
+    let told = "error: 'data.ndjson', row 3, column 'x': '\"oops\"' is not a number\n";
+    scratch.write("data.ndjson", rows).refuses("data.ndjson --label y", 1, told);
+}
+
+#[test]
+fn a_key_that_only_later_rows_have() {
+    let mut text = "{\"x\":1,\"y\":0}\n{\"x\":2,\"y\":1}\n".repeat(5_000);
+    text += "{\"x\":1,\"y\":0,\"z\":3}\n";
+    let scratch = Scratch::new();
+    scratch.write("data.ndjson", &text).refuses(
+        "data.ndjson --label y",
+        1,
+        "error: 'data.ndjson', row 10001, column 'z': none of the first 10000 rows has this key\n  \
+         help: name the columns to use with --features, or move this row to the top\n",
+    );
+    text.insert_str(0, "{\"x\":1,\"y\":0,\"id\":3}\n");
+    scratch.write("data.ndjson", &text).build("data.ndjson --label y --features x");
+}
+
+#[test]
+fn rows_of_several_files_are_told_by_their_file() {
+    let scratch = Scratch::new();
+    scratch.write("parts/1.csv", "x,w,v,y\n1,1,3,0\n2,1,4,1\n");
+    scratch.write("parts/2.csv", "x,w,v,y\n1,1,1,0\n,-1,2,1\n");
+    let missing = scratch.run("build parts --label y --exclude w -o core.parquet").err;
+    let what = "error: values that cannot be used in 'x' (1 missing, the first in row 2 of 'parts/2.csv')\n";
+    assert!(missing.starts_with(what), "{missing}");
+    let weight = scratch.run("build parts --label y --weight w --exclude x -o core.parquet").err;
+    let what =
+        "error: column 'w': the weight in row 2 of 'parts/2.csv' is -1, but weights must be positive\n";
+    assert!(weight.starts_with(what), "{weight}");
+}
+
+#[test]
+fn files_that_are_read_beside_the_data_are_not_written_over() {
+    let scratch = Scratch::with_csv("x,y\n1,0\n2,1\n3,0\n4,1\n");
+    scratch.write("star", "x,0.5\n").succeed(&format!("build {LABEL} -o earlier.parquet"));
+    for (option, file) in [("--theta-star", "star"), ("--encoding", "earlier.parquet")] {
+        let before = scratch.read(file);
+        let outcome = scratch.run(&format!("build {LABEL} {option} {file} -o {file}"));
+        assert_eq!(outcome.code, Some(1), "{outcome:?}");
+        assert!(outcome.err.starts_with(&format!("error: '{file}' is both input and output")), "{outcome:?}");
+        assert_eq!(scratch.read(file), before);
+    }
 }
 
 #[test]
@@ -270,7 +324,8 @@ fn part_files_that_disagree() {
     for (second, what) in [
         ("a,y\nu,0\nv,1\n", "column 'a' holds numbers in the first and text in the second"),
         ("b,y\n1,0\n2,1\n", "column 1 is 'a' in the first and 'b' in the second"),
-        ("a,b,y\n1,1,0\n2,2,1\n", "the first has 2 columns and the second 3"),
+        ("a,b,y\n1,1,0\n2,2,1\n", "the first has no column 'b'"),
+        ("y\n0\n1\n", "the second has no column 'a'"),
     ] {
         scratch.write("parts/2.csv", second);
         let message = format!("error: 'parts/1.csv' and 'parts/2.csv' differ: {what}\n{help}");
@@ -499,6 +554,8 @@ fn ball_centres_that_make_no_sense() {
         ("age 1\n", 1, format!("error: 'star': line 1 is not `coefficient,value`\n{help}")),
         ("coefficient,value\nage,x\n", 1, format!("error: 'star': line 2: 'x' is not a number\n{help}")),
         ("age,inf\n", 2, "error: --theta-star: the value of 'age' is inf\n".to_string()),
+        ("", 1, format!("error: 'star': is empty\n{help}")),
+        ("age,1\nage,2\n", 1, format!("error: 'star': 'age' has two values\n{help}")),
     ] {
         scratch.write("star", star);
         scratch.refuses(line, code, &message);

@@ -62,10 +62,14 @@ fn posteriors_are_told_apart() {
 fn what_cannot_be_compared_is_refused() {
     let scratch = prepared();
     scratch.succeed("fit data.csv --label y --exclude x2 -o fewer.parquet --quiet");
+    scratch.write("hole.csv", "x1,x2,city,y\n1,2,Basel,0\n1,,Basel,1\n");
+    scratch.write("third.csv", "x1,x2,city,y\n1,2,Basel,0\n1,3,Basel,5\n");
     for (line, code, message) in [
         ("fewer.parquet truth.parquet", 1, "column 'x2'"),
         ("truth.parquet fewer.parquet", 1, "column 'x2'"),
         ("truth.parquet core.parquet", 1, "core.parquet"),
+        ("truth.parquet truth.parquet --test hole.csv", 1, "'x2' is missing in row 2 of the test data"),
+        ("truth.parquet truth.parquet --test third.csv", 1, "row 2 has the label '5'"),
         ("truth.parquet truth.parquet --plot pair.gif", 1, ".svg or .png"),
         ("truth.parquet truth.parquet --kernel cubic", 2, "gaussian:SCALE"),
         ("truth.parquet truth.parquet --draws 0 --test data.csv", 2, "--draws"),

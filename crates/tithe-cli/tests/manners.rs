@@ -203,3 +203,20 @@ fn help_and_usage() {
         assert_eq!(scratch.run(line).code, Some(2), "{line}");
     }
 }
+
+/// A result that cannot be said is an error; a reader who has gone away is none.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_standard_output_is_told() {
+    let scratch = Scratch::with_csv("x,y\n1,0\n2,1\n3,0\n4,1\n");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a full device");
+    let output = std::process::Command::new(common::TITHE)
+        .args(["build", "data.csv", "--label", "y", "-o", "core.parquet", "--json"])
+        .current_dir(scratch.dir())
+        .stdout(full)
+        .output()
+        .expect("the program runs");
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("error: cannot write to standard output: "), "{told}");
+}

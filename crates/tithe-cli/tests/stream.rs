@@ -302,6 +302,49 @@ fn malformed_rows_are_told_with_their_number_or_left_out() {
     assert_eq!(ends.code, Some(0), "{ends:?}");
 }
 
+/// Rows that no block could be made of are refused when they come, not when their block is full; those before them stay in.
+#[test]
+fn rows_that_cannot_be_used_are_not_taken_in() {
+    let text = Mixed::new(5_300).csv();
+    for (row, what, told) in [
+        ("inf,1,Basel,1", "infinite", "'x1' (1 infinite, the first in row 5291)"),
+        ("1,1,Basel,7", "label", "row 5291 has the label '7'"),
+        ("1,1,Chur,1", "level", "the level 'Chur' in row 5291"),
+    ] {
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines[5_291] = row;
+        let scratch = Scratch::new();
+        scratch.write("first.csv", lines[..5_201].join("\n"));
+        scratch.write("rest.csv", [&lines[..1], &lines[5_201..]].concat().join("\n"));
+        let line = FEED.replace("stream", "stream FILE");
+        let outcome = scratch.run(&line.replace("FILE", "first.csv"));
+        assert_eq!(outcome.code, Some(0), "{what}: {outcome:?}");
+        let outcome = scratch.run(&line.replace("FILE", "rest.csv"));
+        assert_eq!(outcome.code, Some(1), "{what}: {outcome:?}");
+        assert!(outcome.err.contains(told), "{what}: {}", outcome.err);
+        let whole = scratch.succeed("stream --state state --snapshot -o core.parquet --json");
+        let record: Value = serde_json::from_str(&whole).expect("JSON");
+        assert_eq!(record["rows"].as_u64(), Some(5_200), "{what}");
+    }
+    // As long as nothing is learnt there is no encoding to go by.
+    let scratch = Scratch::with_csv("x1,x2,city,y\n1,2,Basel,0\n2,1,Basel,1\n2,1,Basel,2\n");
+    let outcome = scratch.run(&FEED.replace("stream", "stream data.csv"));
+    assert!(outcome.err.contains("error: column 'y': row 3 has the label 2, a third class"), "{outcome:?}");
+}
+
+#[test]
+fn other_columns_than_before_are_refused() {
+    let scratch = Scratch::with_csv(Mixed::new(1_500).csv());
+    let line = FEED.replace("stream", "stream data.csv");
+    assert_eq!(scratch.run(&line).code, Some(0));
+    for columns in ["--exclude x2", "--features x1,city", "--weight x2"] {
+        let outcome = scratch.run(&format!("{line} {columns}"));
+        assert_eq!(outcome.code, Some(1), "{columns}: {outcome:?}");
+        assert!(outcome.err.contains("has the columns x1, x2, city, y, and now x1, "), "{}", outcome.err);
+    }
+    assert_eq!(scratch.run(&format!("{line} --features x1,x2,city")).code, Some(0));
+}
+
 #[test]
 fn a_stream_that_ends_too_early_or_holds_nothing() {
     let scratch = Scratch::new();

@@ -18,6 +18,8 @@ pub struct Axis {
     pub scale: Scale,
     /// The ends; none where the values decide.
     pub range: Option<(f64, f64)>,
+    /// The names of the values 1, 2, 3, …, where they stand for things.
+    pub names: Vec<String>,
 }
 
 /// A tick: its value, and what is written at it.
@@ -29,7 +31,13 @@ pub(crate) struct Tick {
 impl Axis {
     /// An axis whose values decide where it ends.
     pub fn new(label: impl Into<String>, scale: Scale) -> Axis {
-        Axis { label: label.into(), scale, range: None }
+        Axis { label: label.into(), scale, range: None, names: Vec::new() }
+    }
+
+    /// An axis of things: the first at 1, the second at 2.
+    pub fn of_things(label: impl Into<String>, names: Vec<String>) -> Axis {
+        let range = Some((0.5, names.len() as f64 + 0.5));
+        Axis { label: label.into(), scale: Scale::Linear, range, names }
     }
 
     /// The same between two ends.
@@ -89,10 +97,23 @@ impl Axis {
     /// The ticks between the ends.
     pub(crate) fn ticks(&self, ends: (f64, f64)) -> Vec<Tick> {
         match self.scale {
+            _ if !self.names.is_empty() => name_ticks(&self.names),
             Scale::Linear => linear_ticks(ends),
             Scale::Log => log_ticks(ends),
         }
     }
+}
+
+/// The names where there is room for all, or else some of their numbers.
+fn name_ticks(names: &[String]) -> Vec<Tick> {
+    /// Letters that stand beside each other on an axis.
+    const ROOM: usize = 80;
+    let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let has_room = names.len() * (longest + 1) <= ROOM;
+    let every = names.len().div_ceil(12);
+    let numbered = names.iter().zip(1usize..).filter(|(_, number)| has_room || number.is_multiple_of(every));
+    let label = |name: &str, number: usize| if has_room { name.to_string() } else { number.to_string() };
+    numbered.map(|(name, number)| Tick { value: number as f64, label: Some(label(name, number)) }).collect()
 }
 
 /// Four to seven round numbers.
@@ -182,6 +203,15 @@ mod tests {
         assert_eq!(labels(&log, (0.5, 2e3)), ["1", "10", "100", "10³"]);
         assert_eq!(labels(&log, (1e-9, 1e3)), ["10⁻⁸", "10⁻⁶", "10⁻⁴", "0.01", "1", "100"]);
         assert_eq!(labels(&log, (1.5, 7.0)), ["2", "5"]);
+    }
+
+    #[test]
+    fn things_have_their_names_where_there_is_room() {
+        let names = |count: usize, word: &str| (1..=count).map(|i| format!("{word}{i}")).collect::<Vec<_>>();
+        assert_eq!(labels(&Axis::of_things("", names(3, "x")), (0.5, 3.5)), ["x1", "x2", "x3"]);
+        assert_eq!(labels(&Axis::of_things("", names(9, "wilderness")), (0.5, 9.5))[..2], ["1", "2"]);
+        let many = labels(&Axis::of_things("", names(55, "x")), (0.5, 55.5));
+        assert_eq!((many.len(), &many[0][..]), (11, "5"));
     }
 
     #[test]

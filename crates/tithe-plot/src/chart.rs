@@ -231,7 +231,8 @@ impl Panel {
         let points = || self.curves.iter().flat_map(|curve| &curve.points);
         let x_ends = self.x.ends(points().map(|point| point.x));
         // A bar that reaches down to nothing on a logarithmic axis is cut, and must not stretch it.
-        let low = |point: &Point| point.bar.map(|(low, _)| low).filter(|low| *low > 0.1 * point.y);
+        let is_in_reach = |low: f64, y: f64| self.y.scale == Scale::Linear || low > 0.1 * y;
+        let low = |point: &Point| point.bar.map(|(low, _)| low).filter(|low| is_in_reach(*low, point.y));
         let values = points()
             .flat_map(|point| [Some(point.y), point.bar.map(|(_, high)| high), low(point)])
             .flatten()

@@ -339,6 +339,14 @@ impl Block {
         }
     }
 
+    /// The first row with a value that cannot be used, and the number of its column.
+    pub(crate) fn first_unusable(&self) -> Option<(usize, usize)> {
+        let first = |(number, column): (usize, &Column)| {
+            (0..self.len).find(|&row| !column.is_usable(row)).map(|row| (row, number))
+        };
+        self.columns.iter().enumerate().filter_map(first).min()
+    }
+
     /// Memory held, roughly.
     pub(crate) fn bytes(&self) -> usize {
         let positions = self.kept.as_ref().map_or(0, |kept| kept.len() * size_of::<u32>());

@@ -6,11 +6,12 @@ use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
 use serde::{Deserialize, Serialize};
 
-use crate::block::Block;
+use crate::block::{Block, row_name};
 use crate::encoding::{Encoding, Scratch};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fit::Fit;
+use crate::full_data::check_labels;
 use crate::math::{softplus_and_slope, vectorized};
 use crate::mmd::{Kernel, mmd_squared};
 use crate::model::likelihood::margins;
@@ -254,6 +255,15 @@ impl Pass for Scoring<'_> {
     }
 
     fn visit(&self, scratch: &mut Scratch, block: &Block) -> Result<ScoreSums> {
+        if let Some((row, column)) = block.first_unusable() {
+            let features = self.encoding.features.iter().map(|feature| &feature.column);
+            let names = features.chain([&self.encoding.label.column]).chain(&self.encoding.weight);
+            let name = names.into_iter().nth(column).map_or("", String::as_str);
+            let shown = block.columns[column].show(row);
+            let what = format!("'{name}' is {shown} in {} of the test data", row_name(block.position(row)));
+            return Err(ErrorKind::Missing { what }.into());
+        }
+        check_labels(&self.encoding, block)?;
         let encoder = self.encoding.encoder(block)?;
         let mut sums = ScoreSums { rows: block.len as u64, ..ScoreSums::default() };
         for t in 0..encoder.tiles() {

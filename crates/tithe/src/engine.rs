@@ -5,12 +5,15 @@ mod assembly;
 mod kept;
 
 use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::SystemTime;
 
 use self::assembly::{Assembly, UnitDone};
 use self::kept::{Keeper, Kept};
-use crate::block::{Block, Segment};
+use crate::block::{Block, Segment, row_name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::pass::Pass;
 use crate::progress::{Event, Observer};
@@ -30,6 +33,11 @@ pub trait Engine {
 
     /// Who watches.
     fn observer(&self) -> &dyn Observer;
+
+    /// The row at a position, in the words of messages.
+    fn row_name(&self, position: u64) -> String {
+        row_name(position)
+    }
 }
 
 /// What to do with a row that has a missing, infinite or inexact value.
@@ -74,6 +82,9 @@ pub struct LocalEngine<'a> {
     memory: u64,
     /// What the first pass kept.
     kept: OnceLock<Kept>,
+    /// The files that the first pass read, and how many rows each has.
+    rows_by_file: OnceLock<Vec<(PathBuf, u64)>>,
+    stamps: Vec<(PathBuf, Stamp)>,
     passes: AtomicUsize,
     rows: AtomicU64,
     observer: &'a dyn Observer,
@@ -126,6 +137,8 @@ impl<'a> LocalEngine<'a> {
             block_rows,
             memory: settings.memory,
             kept: OnceLock::new(),
+            rows_by_file: OnceLock::new(),
+            stamps: table.source().files().into_iter().map(|file| (file.clone(), stamp(&file))).collect(),
             passes: AtomicUsize::new(0),
             rows: AtomicU64::new(table.source().rows().unwrap_or(0)),
             table,
@@ -171,8 +184,9 @@ impl<'a> LocalEngine<'a> {
         let in_memory = run.is_in_memory();
         let Finished { state, assembly, keeper } = run.finish()?;
         if !in_memory {
-            let (before, now) =
-                (self.rows.swap(assembly.rows_placed(), Ordering::Relaxed), assembly.rows_placed());
+            self.check_unchanged()?;
+            let now = assembly.rows_placed();
+            let before = self.rows.swap(now, Ordering::Relaxed);
             if kept.is_some() && now != before {
                 let what = format!("it had {before} rows, and then {now}");
                 return Err(ErrorKind::Changed { what }.into());
@@ -180,9 +194,21 @@ impl<'a> LocalEngine<'a> {
         }
         if let Some(keeper) = keeper {
             // Of two first passes at once, either may be the one.
+            let _ = self.rows_by_file.set(assembly.rows_by_file());
             let _ = self.kept.set(keeper.finish(self.block_rows, assembly.unit_rows()));
         }
         Ok(state)
+    }
+
+    /// Fails if a file is not the one any more that the passes began with.
+    fn check_unchanged(&self) -> Result<()> {
+        match self.stamps.iter().find(|(file, before)| stamp(file) != *before) {
+            Some((file, _)) => {
+                let what = format!("'{}' was written to or replaced", file.display());
+                Err(ErrorKind::Changed { what }.into())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Decodes a unit, unless all its rows are kept, and visits the blocks that it completes.
@@ -267,6 +293,37 @@ impl Engine for LocalEngine<'_> {
     fn observer(&self) -> &dyn Observer {
         self.observer
     }
+
+    /// Where there are several files: the file, and the row in it.
+    fn row_name(&self, position: u64) -> String {
+        let files = self.rows_by_file.get().map_or(&[][..], Vec::as_slice);
+        let mut row = position;
+        for (file, rows) in files.iter().filter(|_| files.len() > 1) {
+            if row < *rows {
+                return format!("row {} of '{}'", row + 1, file.display());
+            }
+            row -= rows;
+        }
+        row_name(position)
+    }
+}
+
+/// What tells that a file was written to or replaced: its length, when it was last written, and its place on the disk.
+type Stamp = Option<(u64, Option<SystemTime>, u64)>;
+
+fn stamp(file: &Path) -> Stamp {
+    let metadata = std::fs::metadata(file).ok()?;
+    Some((metadata.len(), metadata.modified().ok(), inode(&metadata)))
+}
+
+#[cfg(unix)]
+fn inode(metadata: &Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
+}
+
+#[cfg(not(unix))]
+fn inode(_metadata: &Metadata) -> u64 {
+    0
 }
 
 /// One run of a pass: states merged in the order of the blocks, and the first failure.

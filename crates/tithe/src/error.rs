@@ -169,6 +169,12 @@ pub enum ErrorKind {
     /// Stopped by the observer.
     #[error("stopped before the end; nothing was written")]
     Cancelled,
+    /// Stopped by the observer, with something done that stays.
+    #[error("stopped before the end; {what}")]
+    Stopped {
+        /// What stays, and how to go on.
+        what: String,
+    },
 }
 
 fn in_column(column: &Option<String>) -> String {

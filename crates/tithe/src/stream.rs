@@ -1,5 +1,6 @@
 //! Streams: coresets of data that comes block by block, without end, and can stop, be killed and go on.
 
+mod check;
 pub mod feed;
 mod packed;
 mod state;
@@ -23,8 +24,9 @@ use crate::merge::Quiet;
 use crate::progress::{Event, Observer};
 use crate::source::Source;
 use crate::source::memory::Columns;
-use crate::survey::survey;
+use crate::survey::{check_rows, survey};
 use crate::table::{Roles, Table};
+use check::check_classes;
 pub use packed::Packed;
 use state::{Content, Directory, FieldRecord, Layout, Manifest, Named, PartRecord, refused};
 use tree::{Reference, Rows, Tree, TreeSettings};
@@ -90,6 +92,8 @@ pub struct Stream {
     /// Rows that do not fill a block yet.
     pending: Vec<Segment>,
     pending_rows: usize,
+    /// True if a block failed, and its rows are nowhere.
+    is_broken: bool,
     /// Rows that are fed again and counted already.
     replayed: Option<Replayed>,
     /// What was in when it was saved last.
@@ -185,6 +189,7 @@ impl Stream {
             saves: Saves::AsItGoes,
             tree,
             pending_rows: content.pending.as_ref().map_or(0, |rows| rows.len),
+            is_broken: false,
             pending: content.pending.into_iter().collect(),
             replayed: None,
             saved: Progress::default(),
@@ -238,6 +243,12 @@ impl Stream {
     /// Takes a source's columns: gives back the positions of those to read. The first source decides what they are.
     pub fn take_columns(&mut self, source: &dyn Source, wanted: &Roles) -> Result<Vec<usize>> {
         let all = source.fields();
+        // The table checks the roles; it only looks at the fields.
+        let table_of = |roles: &Roles| {
+            let empty = Segment { columns: Vec::new(), len: 0 };
+            let columns = Columns::of_rows(all.to_vec(), empty, 0, source.is_sparse());
+            Table::new(Box::new(columns), roles)
+        };
         let roles = self.roles().unwrap_or_else(|| match &self.settings.build.encoding.known {
             Some(encoding) => Roles {
                 label: encoding.label.column.clone(),
@@ -247,10 +258,21 @@ impl Stream {
             },
             None => wanted.clone(),
         });
-        // The table checks the roles; it only looks at the fields.
-        let empty = Segment { columns: Vec::new(), len: 0 };
-        let columns = Columns::of_rows(all.to_vec(), empty, 0, source.is_sparse());
-        let table = Table::new(Box::new(columns), &roles)?;
+        let table = table_of(&roles)?;
+        let is_choosy = wanted.features.is_some() || !wanted.exclude.is_empty() || wanted.weight.is_some();
+        if self.manifest.layout.is_some() && is_choosy {
+            let names = |table: &Table| -> Vec<String> {
+                table.fields().iter().map(|field| field.name.clone()).collect()
+            };
+            let (before, now) = (names(&table), names(&table_of(wanted)?));
+            if before != now {
+                let what = format!("has the columns {}, and now {}", before.join(", "), now.join(", "));
+                return Err(self.refused(
+                    &what,
+                    "give the same columns as before, or name another directory with --state",
+                ));
+            }
+        }
         let layout = Layout {
             fields: table.fields().iter().map(FieldRecord::new).collect(),
             features: table.features().len(),
@@ -323,6 +345,7 @@ impl Stream {
         if rows.len == 0 {
             return Ok(());
         }
+        self.check(&rows)?;
         self.manifest.rows += rows.len as u64;
         if let Some(part) = self.manifest.parts.last_mut() {
             part.rows += rows.len as u64;
@@ -340,6 +363,22 @@ impl Stream {
             }
         }
         Ok(())
+    }
+
+    /// Refuses rows that cannot be used, while the stream can still do without them.
+    fn check(&self, rows: &Segment) -> Result<()> {
+        let table = rows_of(self.manifest.layout.as_ref(), rows.slice(0..0), 0)?.table()?;
+        let mut block = Block::new(0, self.manifest.rows, rows.clone());
+        if self.settings.missing == Missing::Drop {
+            block = block.without_unusable_rows();
+        }
+        let encoding = &self.settings.build.encoding;
+        let known = self.manifest.encoding.as_ref().or(encoding.known.as_ref());
+        check_rows(&table, &block, known, encoding, self.settings.missing)?;
+        match known {
+            Some(_) => Ok(()),
+            None => check_classes(&table, &self.pending, &block),
+        }
     }
 
     fn expect(&self, found: Fingerprint) -> Result<()> {
@@ -379,6 +418,7 @@ impl Stream {
     }
 
     fn take_in_block(&mut self, observer: &dyn Observer) -> Result<()> {
+        self.is_broken = true;
         let all = Segment::concat(std::mem::take(&mut self.pending));
         if self.settings.warmup_rows != self.settings.block {
             learn(&mut self.tree, &self.settings, self.manifest.layout.as_ref(), &all, self.threads)?;
@@ -393,6 +433,7 @@ impl Stream {
         self.pending_rows = all.len - block;
         self.remember_encoding();
         self.watch_drift(moments, observer);
+        self.is_broken = false;
         Ok(())
     }
 
@@ -433,14 +474,15 @@ impl Stream {
         if due { self.save() } else { Ok(()) }
     }
 
-    /// Saves all that is in. While rows are fed again there is nothing new, and nothing is saved.
+    /// Saves all that is in. While rows are fed again there is nothing new, and nothing is saved; nor after a block that
+    /// failed.
     ///
     /// # Errors
     /// If the disk refuses; the state is then what was saved last.
     pub fn save(&mut self) -> Result<()> {
         let Some(home) = self.home.clone() else { return Ok(()) };
         let directory = &home.directory;
-        if self.saved == self.progress() || self.replayed.is_some() {
+        if self.saved == self.progress() || self.replayed.is_some() || self.is_broken {
             return Ok(());
         }
         let start = Instant::now();

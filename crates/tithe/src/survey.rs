@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE, RowSet};
+use crate::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE, RowSet, row_name};
 use crate::encoding::{Coding, Encoding, Feature, Label, LabelValue, Unseen};
 use crate::engine::{Engine, Missing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fingerprint::{Fingerprint, RowHasher, STRIP};
+use crate::full_data::check_labels;
 use crate::math::vectorized;
 use crate::pass::Pass;
 use crate::rng::{Purpose, Seed};
@@ -143,7 +144,7 @@ pub fn survey(
     let features = table.features().len();
     let pass = Survey { features, max_levels: settings.max_levels, slots: 1000 * clusters, seed };
     let found = engine.run(&pass)?.ok_or_else(|| no_rows(nothing_in(table)))?;
-    check(table, &found, missing)?;
+    check(table, &found, missing, &|row| engine.row_name(row))?;
     let (encoding, warnings) = match &settings.known {
         Some(known) => (fitting(known, settings.unseen, table, &found)?, Vec::new()),
         None => learn(table, &found, settings)?,
@@ -170,6 +171,28 @@ pub fn survey(
         moments,
         warnings,
     })
+}
+
+/// Checks rows of a table before they are taken in for good: all values can be used, and where the encoding is known, it knows
+/// their levels and labels.
+pub(crate) fn check_rows(
+    table: &Table,
+    block: &Block,
+    known: Option<&Encoding>,
+    settings: &EncodingSettings,
+    missing: Missing,
+) -> Result<()> {
+    if block.len == 0 {
+        return Ok(());
+    }
+    let pass =
+        Survey { features: table.features().len(), max_levels: settings.max_levels, slots: 0, seed: Seed(0) };
+    let found = pass.visit(&mut pass.worker(), block)?;
+    check(table, &found, missing, &row_name)?;
+    let Some(known) = known else { return Ok(()) };
+    check_labels(known, block)?;
+    let encoding = fitting(known, settings.unseen, table, &found)?;
+    encoding.encoder(block).map(|_| ())
 }
 
 fn no_rows(what: impl Into<String>) -> Error {
@@ -354,7 +377,7 @@ impl Flaws {
         self.first = self.first.take().or(next.first);
     }
 
-    fn describe(&self, column: &str) -> Option<String> {
+    fn describe(&self, column: &str, row_name: impl Fn(u64) -> String) -> Option<String> {
         let kinds = [
             (self.missing, "missing"),
             (self.infinite, "infinite"),
@@ -365,8 +388,8 @@ impl Flaws {
             .filter(|(count, _)| *count > 0)
             .map(|(count, kind)| format!("{count} {kind}"))
             .collect();
-        let row = self.first.as_ref()?.positions.first()? + 1;
-        Some(format!("'{column}' ({}, the first in row {row})", counts.join(", ")))
+        let row = row_name(*self.first.as_ref()?.positions.first()?);
+        Some(format!("'{column}' ({}, the first in {row})", counts.join(", ")))
     }
 }
 
@@ -482,7 +505,7 @@ impl Numbers {
 }
 
 /// Refuses data that cannot be used, with all that is wrong with it in one message.
-fn check(table: &Table, found: &Found, missing: Missing) -> Result<()> {
+fn check(table: &Table, found: &Found, missing: Missing, row_name: &dyn Fn(u64) -> String) -> Result<()> {
     if found.rows == 0 && found.rows_read > 0 {
         return Err(no_rows(format!(
             "all {} rows were dropped: each has a missing, infinite or inexact value",
@@ -493,7 +516,7 @@ fn check(table: &Table, found: &Found, missing: Missing) -> Result<()> {
         .fields()
         .iter()
         .zip(&found.columns)
-        .filter_map(|(field, column)| column.flaws.describe(&field.name))
+        .filter_map(|(field, column)| column.flaws.describe(&field.name, row_name))
         .collect();
     if missing == Missing::Error && !flaws.is_empty() {
         let mut what = format!("values that cannot be used in {}", flaws.join(", "));
@@ -510,7 +533,10 @@ fn check(table: &Table, found: &Found, missing: Missing) -> Result<()> {
         if let Some((position, value)) = column.not_positive {
             return Err(ErrorKind::Column {
                 column: field.name.clone(),
-                what: format!("the weight in row {} is {value}, but weights must be positive", position + 1),
+                what: format!(
+                    "the weight in {} is {value}, but weights must be positive",
+                    row_name(position)
+                ),
                 help: Some("leave such rows out of the data".to_string()),
             }
             .into());

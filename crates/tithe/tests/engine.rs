@@ -305,6 +305,33 @@ proptest! {
 }
 
 #[test]
+fn a_file_that_is_replaced_between_two_passes_is_noticed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("data.csv");
+    std::fs::write(&path, "x,y\n1,0\n2,1\n").expect("a file");
+    let name = path.display().to_string();
+    for memory in [0, 1 << 20] {
+        let source = tithe::source::open(&[name.clone()], &Default::default()).expect("a source");
+        let table = Table::new(source, &Roles { label: "y".into(), ..Roles::default() }).expect("a table");
+        let settings = EngineSettings { memory, ..EngineSettings::default() };
+        let engine = LocalEngine::new(table, &settings, &Silent).expect("an engine");
+        engine.run(&Protocol).expect("no failure");
+        std::fs::write(folder.path().join("new"), "x,y\n1,0\n3,1\n").expect("a file");
+        std::fs::rename(folder.path().join("new"), &path).expect("renamed");
+        match (memory, engine.run(&Protocol)) {
+            (0, Err(error)) => {
+                let what =
+                    format!("the data changed between two passes: '{name}' was written to or replaced");
+                assert_eq!(error.to_string(), what);
+            }
+            // What is in memory does not change.
+            (1.., Ok(_)) => {}
+            (_, outcome) => panic!("{memory}: {outcome:?}"),
+        }
+    }
+}
+
+#[test]
 fn nothing_is_no_state() {
     let engine = engine(&Cut::new(Vec::new(), 1, true), 2, 0, 8);
     assert!(engine.run(&Protocol).expect("no failure").is_none());

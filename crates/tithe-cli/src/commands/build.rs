@@ -15,6 +15,8 @@ use crate::show::{self, Watcher, count, number};
 
 /// Builds a coreset and writes it.
 pub fn run(args: &BuildArgs) -> Result<()> {
+    let beside: Vec<_> = [&args.choice.theta_star, &args.encoding].into_iter().flatten().cloned().collect();
+    plan::refuse_overwriting(&beside, &args.output)?;
     let settings = plan::build(args)?;
     let missing = plan::missing(&args.columns);
     let memory = plan::memory(&args.engine);

@@ -193,8 +193,10 @@ fn chart(args: &CompareArgs, fit: &Fit, reference: &Fit) -> Chart {
         title: "Coefficients of two posteriors".to_string(),
         panels: vec![Panel {
             title: "Means and 90 % intervals".to_string(),
-            x: Axis::new("coefficient, in the table's order", Scale::Linear)
-                .between(0.5, reference.summary.len() as f64 + 0.5),
+            x: Axis::of_things(
+                "coefficient, in the table's order",
+                reference.summary.iter().map(|summary| summary.name.clone()).collect(),
+            ),
             y: Axis::new("off the reference's mean (its sd)", Scale::Linear),
             curves: vec![
                 curve(&args.reference, theirs, Color::GREY, Marker::Square),

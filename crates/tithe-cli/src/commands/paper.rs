@@ -33,6 +33,11 @@ pub fn run(args: &PaperArgs) -> Result<()> {
         quiet: args.show.quiet || !std::io::stderr().is_terminal(),
         failures: AtomicUsize::new(0),
     };
+    if let Some(folder) = args.data.as_deref().filter(|folder| !folder.is_dir()) {
+        let what = "is no directory".to_string();
+        let help = Some("name the directory with the data sets, or leave out --data".to_string());
+        return Err(ErrorKind::WrongFile { path: folder.to_path_buf(), what, help }.into());
+    }
     let context = Context {
         profile,
         library: Library::new(args.data.clone(), profile),
@@ -41,7 +46,13 @@ pub fn run(args: &PaperArgs) -> Result<()> {
         deadline,
         watch: &watcher,
     };
-    let report = run_figures(&context, &figures)?;
+    let report = run_figures(&context, &figures).map_err(|error| match error.kind() {
+        ErrorKind::Cancelled => {
+            let what = "finished cells are kept: the same command goes on with the others".to_string();
+            ErrorKind::Stopped { what }.into()
+        }
+        _ => error,
+    })?;
     let page = args.output.join("results.md");
     if args.show.json {
         let record = json!({

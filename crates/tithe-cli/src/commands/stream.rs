@@ -49,19 +49,15 @@ pub fn run(args: &StreamArgs) -> Result<()> {
     }
     let start = Instant::now();
     let before = stream.progress();
-    let mut feeder =
-        Feeder { args, options: options(args), stream: &mut stream, watcher: &watcher, failed: false };
+    let mut feeder = Feeder { args, options: options(args), stream: &mut stream, watcher: &watcher };
     let end = match (&args.watch, &args.follow) {
         (Some(folder), _) => feeder.watch(folder),
         (None, Some(file)) => feeder.follow(file),
         (None, None) if args.data.is_empty() || args.data == ["-"] => feeder.standard_input(),
         (None, None) => feeder.files(),
     };
-    let sound = !feeder.failed;
     // Whatever ended the reading, rows that came before it are in.
-    if sound {
-        stream.save()?;
-    }
+    stream.save()?;
     let end = end?;
     if end == End::Complete {
         stream.end()?;
@@ -70,13 +66,24 @@ pub fn run(args: &StreamArgs) -> Result<()> {
         let what = "the stream is empty: no row has come yet".to_string();
         return Err(ErrorKind::NoRows { what }.into());
     }
-    if let Some(path) = &args.output {
+    if let Some(path) = &args.output
+        && end == End::Complete
+    {
         let output = create_output(path)?;
         let coreset = stream.snapshot(&watcher)?;
         write_coreset(&coreset, output)?;
     }
     tell(args, before, stream.progress(), end, start.elapsed());
-    Ok(())
+    match &args.output {
+        Some(path) if end == End::Stopped => {
+            let what = format!(
+                "its rows are in, but '{}' was not written: the same command goes on from here",
+                path.display()
+            );
+            Err(ErrorKind::Stopped { what }.into())
+        }
+        _ => Ok(()),
+    }
 }
 
 fn options(args: &StreamArgs) -> OpenOptions {
@@ -89,8 +96,6 @@ struct Feeder<'a> {
     options: OpenOptions,
     stream: &'a mut Stream,
     watcher: &'a Watcher,
-    /// True if rows were read that the stream could not take in.
-    failed: bool,
 }
 
 impl Feeder<'_> {
@@ -173,7 +178,12 @@ impl Feeder<'_> {
                     let what = format!("is '{label}', and the stream's is '{}'", known.label);
                     return Err(Error::setting("--label", what));
                 }
-                _ => known,
+                _ => tithe::table::Roles {
+                    label: known.label,
+                    weight: self.args.columns.weight.clone(),
+                    features: self.args.columns.features.clone(),
+                    exclude: self.args.columns.exclude.clone(),
+                },
             },
             None if self.args.encoding.is_some() && self.args.columns.label.is_none() => {
                 tithe::table::Roles { weight: self.args.columns.weight.clone(), ..Default::default() }
@@ -185,14 +195,11 @@ impl Feeder<'_> {
             self.args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         self.watcher.event(Event::PassStarted { name: "streaming", rows: source.rows() });
         let (stream, watcher, most_bad) = (&mut *self.stream, self.watcher, self.args.skip_bad);
-        let failed = &mut self.failed;
         let end = feed(source.scan(&columns)?, threads, most_bad.is_some(), watcher, &mut |fed| match fed {
             Fed::Rows(rows) => {
                 let again = skipped.min(rows.len as u64) as usize;
                 skipped -= again as u64;
-                let pushed = stream.push(rows.slice(again..rows.len), watcher);
-                *failed |= pushed.is_err();
-                pushed
+                stream.push(rows.slice(again..rows.len), watcher)
             }
             Fed::Bad(error) => {
                 let bad = stream.skip_bad_row();
@@ -270,7 +277,7 @@ fn tell(args: &StreamArgs, before: Progress, now: Progress, end: End, time: Dura
     if now.bad_rows > 0 {
         text += &format!("  {} rows could not be read and were left out\n", count(now.bad_rows));
     }
-    if end == End::Stopped {
+    if end == End::Stopped && args.output.is_none() {
         text += "  stopped; the same command goes on from here\n";
     }
     text += &format!(
@@ -278,7 +285,9 @@ fn tell(args: &StreamArgs, before: Progress, now: Progress, end: End, time: Dura
         number(time.as_secs_f64()),
         count((new as f64 / time.as_secs_f64().max(1e-9)) as u64)
     );
-    if let Some(output) = &args.output {
+    if let Some(output) = &args.output
+        && end == End::Complete
+    {
         text += &format!("  {}: the coreset of all of them\n", output.display());
     }
     show::print(&text);

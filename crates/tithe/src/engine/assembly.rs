@@ -105,6 +105,18 @@ impl Assembly {
         self.units.iter().map_while(|unit| unit.as_ref().map(|unit| unit.rows))
     }
 
+    /// The files, in order, and how many rows each has.
+    pub fn rows_by_file(&self) -> Vec<(PathBuf, u64)> {
+        let mut files: Vec<(PathBuf, u64)> = Vec::new();
+        for unit in self.units.iter().flatten() {
+            match files.last_mut() {
+                Some((file, rows)) if *file == unit.file => *rows += unit.rows,
+                _ => files.push((unit.file.clone(), unit.rows)),
+            }
+        }
+        files
+    }
+
     /// Rows of the units ahead of `ticket` that come from the same file.
     pub fn rows_ahead_in_file(&self, ticket: usize) -> u64 {
         let Some(Some(failed)) = self.units.get(ticket) else { return 0 };

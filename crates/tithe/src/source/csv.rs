@@ -192,31 +192,36 @@ fn not_utf8(path: &Path) -> Error {
     .into()
 }
 
-/// What the values of a column looked like so far.
+/// How many values of a column looked like what so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Guess {
-    numbers: bool,
-    truths: bool,
-    words: bool,
+    numbers: usize,
+    truths: usize,
+    words: usize,
+    begins_with_number: bool,
 }
 
 impl Guess {
     fn look_at(&mut self, text: &[u8]) {
-        if is_missing(text) || self.words {
+        if is_missing(text) {
         } else if number(text).is_some() {
-            self.numbers = true;
+            self.begins_with_number |= *self == Guess::default();
+            self.numbers += 1;
         } else if boolean(text).is_some() {
-            self.truths = true;
+            self.truths += 1;
         } else {
-            self.words = true;
+            self.words += 1;
         }
     }
 
+    /// A few words among numbers are mistakes, which reading the column will tell, and not a column of text.
     fn kind(self) -> Kind {
-        match self {
-            Guess { words: true, .. } | Guess { numbers: true, truths: true, .. } => Kind::Text,
-            Guess { truths: true, .. } => Kind::Boolean,
-            _ => Kind::Number,
+        let Guess { numbers, truths, words, begins_with_number } = self;
+        match (words, truths) {
+            (1.., _) if begins_with_number && words + truths < numbers => Kind::Number,
+            (0, 0) => Kind::Number,
+            (0, _) if numbers == 0 => Kind::Boolean,
+            _ => Kind::Text,
         }
     }
 }

@@ -127,8 +127,16 @@ fn check_same_names(first: &dyn Part, second: &dyn Part) -> Result<()> {
         let (first, second) = (first.file().to_path_buf(), second.file().to_path_buf());
         Err(ErrorKind::SchemaMismatch { first, second, what }.into())
     };
-    if a.len() != b.len() {
-        return differ(format!("the first has {} columns and the second {}", a.len(), b.len()));
+    let lacking = |these: &[Field], name: &str| these.iter().all(|field| field.name != name);
+    if a.len() > b.len()
+        && let Some(field) = a.iter().find(|field| lacking(b, &field.name))
+    {
+        return differ(format!("the second has no column '{}'", field.name));
+    }
+    if a.len() < b.len()
+        && let Some(field) = b.iter().find(|field| lacking(a, &field.name))
+    {
+        return differ(format!("the first has no column '{}'", field.name));
     }
     match a.iter().zip(b).position(|(a, b)| a.name != b.name) {
         None => Ok(()),

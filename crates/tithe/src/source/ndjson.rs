@@ -28,13 +28,14 @@ pub(super) struct Ndjson {
     undecided: Vec<bool>,
 }
 
-/// What the values of a column looked like so far.
-#[derive(Clone, Copy, Default)]
+/// How many values of a column were what so far.
+#[derive(Clone, Copy, Default, PartialEq)]
 struct Guess {
-    numbers: bool,
-    truths: bool,
-    words: bool,
-    other: bool,
+    numbers: usize,
+    truths: usize,
+    words: usize,
+    others: usize,
+    begins_with_number: bool,
 }
 
 impl Ndjson {
@@ -69,17 +70,15 @@ impl Ndjson {
             return Err(Error::malformed(path, "is empty"));
         }
         let fields = names.into_iter().zip(&guesses).map(|(name, guess)| field(name, guess.kind())).collect();
-        let undecided = guesses
-            .iter()
-            .map(|guess| !(guess.numbers || guess.truths || guess.words || guess.other))
-            .collect();
+        let undecided = guesses.iter().map(|guess| *guess == Guess::default()).collect();
         Ok(Ndjson { input, packing, chunk, fields, undecided })
     }
 
     fn scan_by(&self, columns: &[usize], chunker: Chunker) -> Result<Box<dyn Scan>> {
         check_columns(&self.fields, columns)?;
         let fields = columns.iter().map(|&column| self.fields[column].clone()).collect();
-        let plan = Arc::new(Plan { input: self.input.clone(), fields });
+        let plan = Plan { input: self.input.clone(), fields, uses_all: columns.len() == self.fields.len() };
+        let plan = Arc::new(plan);
         Ok(Box::new(NdjsonScan { chunker, packing: self.packing, plan }))
     }
 }
@@ -88,19 +87,25 @@ impl Guess {
     fn look_at(&mut self, value: &Value) {
         match value {
             Value::Null => {}
-            Value::Bool(_) => self.truths = true,
-            Value::Number(_) => self.numbers = true,
-            Value::String(_) => self.words = true,
-            Value::Array(_) | Value::Object(_) => self.other = true,
+            Value::Bool(_) => self.truths += 1,
+            Value::Number(_) => {
+                self.begins_with_number |= *self == Guess::default();
+                self.numbers += 1;
+            }
+            Value::String(_) => self.words += 1,
+            Value::Array(_) | Value::Object(_) => self.others += 1,
         }
     }
 
+    /// A few words among numbers are mistakes, which reading the column will tell, and not a column of text.
     fn kind(self) -> Kind {
-        match self {
-            Guess { other: true, .. } => Kind::Unsupported,
-            Guess { words: true, .. } | Guess { numbers: true, truths: true, .. } => Kind::Text,
-            Guess { truths: true, .. } => Kind::Boolean,
-            _ => Kind::Number,
+        let Guess { numbers, truths, words, others, begins_with_number } = self;
+        match (others, words, truths) {
+            (1.., _, _) => Kind::Unsupported,
+            (0, 1.., _) if begins_with_number && words + truths < numbers => Kind::Number,
+            (0, 0, 0) => Kind::Number,
+            (0, 0, _) if numbers == 0 => Kind::Boolean,
+            _ => Kind::Text,
         }
     }
 }
@@ -167,6 +172,8 @@ impl Part for Ndjson {
 struct Plan {
     input: Arc<Input>,
     fields: Vec<Field>,
+    /// Whether every column is in use: those that only later rows have would be, too, so they are an error.
+    uses_all: bool,
 }
 
 struct NdjsonScan {
@@ -272,6 +279,22 @@ impl Plan {
     /// The values of a line; a key that is not there is a missing value.
     fn cells(&self, row: u64, line: &[u8]) -> Result<Vec<Cell>> {
         let object = object(self.input.path(), row, line)?;
+        let present = self.fields.iter().filter(|field| object.contains_key(&field.name)).count();
+        if self.uses_all
+            && present < object.len()
+            && let Some(new) = object.keys().find(|key| self.fields.iter().all(|field| field.name != **key))
+        {
+            return Err(ErrorKind::Cell {
+                path: self.input.path().to_path_buf(),
+                row,
+                column: Some(new.clone()),
+                what: format!("none of the first {ROWS_LOOKED_AT} rows has this key"),
+                help: Some(
+                    "name the columns to use with --features, or move this row to the top".to_string(),
+                ),
+            }
+            .into());
+        }
         self.fields.iter().map(|field| self.cell(row, field, object.get(&field.name))).collect()
     }
 
