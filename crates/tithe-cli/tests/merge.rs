@@ -28,6 +28,9 @@ fn rows_that_fit_are_all_kept() {
     shard(&scratch, &table, "b", 1_000..3_000, "--size 100");
     let record = merge(&scratch, "a.parquet b.parquet --size 1000 -o all.parquet");
     assert_eq!((record["rows"].as_u64(), record["rows_read"].as_u64()), (Some(3_000), Some(3_000)));
+    let twice = scratch.run("merge a.parquet b.parquet a.parquet -o twice.parquet");
+    let told = "warning: 'a.parquet' and 'a.parquet' are of the same rows, which now count twice\n";
+    assert_eq!((twice.code, &twice.err[..]), (Some(0), told));
     let [a, b, all] = ["a", "b", "all"].map(|name| read_core(&scratch.path(&format!("{name}.parquet"))));
     let joined = |column: &str| [a.floats(column), b.floats(column)].concat();
     assert_eq!(all.floats("weight"), joined("weight"));

@@ -11,7 +11,7 @@ use crate::engine::{EngineSettings, LocalEngine, Missing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fingerprint::Fingerprint;
 use crate::model::quadratic::Quadratic;
-use crate::progress::Observer;
+use crate::progress::{Event, Observer};
 use crate::selection::Size;
 use crate::source::memory::Columns;
 use crate::survey::EncodingSettings;
@@ -31,6 +31,7 @@ pub fn merge(
 ) -> Result<Coreset> {
     settings.check()?;
     let encoding = agreed(parts)?;
+    warn_of_twins(parts, observer);
     let mut rows_ahead = 0;
     let mut moved = Vec::with_capacity(parts.len());
     for (_, part) in parts {
@@ -42,6 +43,20 @@ pub fn merge(
     }
     let union = union(moved)?;
     Ok(compress(union, settings, Place::Alone, threads, observer)?.0)
+}
+
+/// Tells of coresets of the same rows, which then count twice.
+fn warn_of_twins(parts: &[(String, Coreset)], observer: &dyn Observer) {
+    for (at, (name, part)) in parts.iter().enumerate() {
+        let is_same = |(_, other): &&(String, Coreset)| {
+            let (ours, theirs) = (&part.provenance, &other.provenance);
+            ours.fingerprint == theirs.fingerprint && ours.rows == theirs.rows
+        };
+        if let Some((twin, _)) = parts[..at].iter().find(is_same) {
+            let what = format!("'{twin}' and '{name}' are of the same rows, which now count twice");
+            observer.event(Event::Warning(what));
+        }
+    }
 }
 
 /// The union of coresets of one encoding, whose rows stand in the order of the input: exact.
