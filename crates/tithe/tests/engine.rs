@@ -311,7 +311,7 @@ fn a_file_that_is_replaced_between_two_passes_is_noticed() {
     std::fs::write(&path, "x,y\n1,0\n2,1\n").expect("a file");
     let name = path.display().to_string();
     for memory in [0, 1 << 20] {
-        let source = tithe::source::open(&[name.clone()], &Default::default()).expect("a source");
+        let source = tithe::source::open(std::slice::from_ref(&name), &Default::default()).expect("a source");
         let table = Table::new(source, &Roles { label: "y".into(), ..Roles::default() }).expect("a table");
         let settings = EngineSettings { memory, ..EngineSettings::default() };
         let engine = LocalEngine::new(table, &settings, &Silent).expect("an engine");
