@@ -324,7 +324,11 @@ fn a_coreset_that_is_not_needed_is_called_so() {
     let scratch = Scratch::with_csv(Mixed::new(400).csv());
     let built = scratch.succeed("build data.csv --label y --size 60 -o core.parquet");
     assert!(built.contains("all 400 rows would fit in about "), "{built}");
-    assert!(scratch.succeed("fit core.parquet").contains("(tithe fit DATA --label y): no coreset needed\n"));
+    let fitted = scratch.succeed("fit core.parquet");
+    assert!(
+        fitted.contains(" s whole (tithe fit DATA, with the same options): no coreset needed\n"),
+        "{fitted}"
+    );
     let whole = scratch.succeed("fit data.csv --label y");
     assert!(
         whole.contains("these 400 rows fit in ") && whole.contains(" s whole: no coreset needed\n"),

@@ -308,11 +308,12 @@ impl Engine for LocalEngine<'_> {
     }
 }
 
-/// What tells that a file was written to or replaced: its length, when it was last written, and its place on the disk.
+/// What tells that a file was written to or replaced: its length, when it was last written, and its place on the disk. A pipe,
+/// whose bytes are read once and kept, has none.
 type Stamp = Option<(u64, Option<SystemTime>, u64)>;
 
 fn stamp(file: &Path) -> Stamp {
-    let metadata = std::fs::metadata(file).ok()?;
+    let metadata = std::fs::metadata(file).ok().filter(Metadata::is_file)?;
     Some((metadata.len(), metadata.modified().ok(), inode(&metadata)))
 }
 

@@ -100,10 +100,9 @@ fn summary(args: &BuildArgs, built: &Built, whole: Option<f64>) -> String {
     text += &format!("  {} passes, {} s, seed {}\n", facts.passes, number(seconds), facts.seed.0);
     if let Some(whole) = whole.filter(|whole| *whole < SHORT_FIT) {
         text += &format!(
-            "  all {} rows would fit in about {} s whole (tithe fit DATA --label {}): no coreset needed\n",
+            "  all {} rows would fit in about {} s whole (tithe fit DATA, with the same options): no coreset needed\n",
             count(facts.rows),
-            number(whole),
-            coreset.encoding.label.column
+            number(whole)
         );
     }
     text

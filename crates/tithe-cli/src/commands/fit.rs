@@ -228,10 +228,9 @@ fn table(args: &FitArgs, fit: &Fit, timing: &Timing) -> String {
                 format!("these {} rows fit in {} s whole: no coreset needed\n", count(*rows), number(whole))
             }
             Basis::Coreset { provenance, .. } => format!(
-                "all {} rows would fit in about {} s whole (tithe fit DATA --label {}): no coreset needed\n",
+                "all {} rows would fit in about {} s whole (tithe fit DATA, with the same options): no coreset needed\n",
                 count(provenance.rows),
-                number(whole),
-                fit.encoding.label.column
+                number(whole)
             ),
         };
     }

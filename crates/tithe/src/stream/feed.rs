@@ -48,7 +48,7 @@ struct Decoded {
 /// Reads all units of a scan and hands what they hold to `sink`, in order; at least every tenth of a second.
 ///
 /// Threads that wait for bytes which do not come cannot be woken; when the reading stops early, those that still wait after
-/// [`FAREWELL`] are left behind.
+/// a moment are left behind.
 pub fn feed(
     scan: Box<dyn Scan>,
     threads: usize,
