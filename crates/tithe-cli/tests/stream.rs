@@ -457,7 +457,27 @@ fn interrupt(child: Child) -> (Option<i32>, String) {
     let id = child.id().to_string();
     assert!(std::process::Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
     let output = child.wait_with_output().expect("it ends");
-    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+/// A source that is slow, and a block that it does not fill for long: its rows are in all the same.
+#[test]
+fn the_rows_of_a_slow_source_are_soon_in() {
+    let scratch = Scratch::new();
+    let mut child = start(&scratch, "stream --label y --size 100 --state state -o end.parquet");
+    let mut input = child.stdin.take().expect("a pipe");
+    input.write_all(Mixed::new(300).csv().as_bytes()).expect("fed");
+    input.flush().expect("fed");
+    wait_for(&scratch, "state", 300);
+    snapshot(&scratch, "state", "now.parquet");
+    let (code, said) = interrupt(child);
+    assert_eq!(code, Some(1), "{said}");
+    let told = "error: stopped before the end; its rows are in, but 'end.parquet' was not written: \
+                the same command goes on from here\n";
+    assert!(said.contains("300 rows are in (300 new)") && said.ends_with(told), "{said}");
+    assert!(!scratch.path("end.parquet").exists());
+    drop(input);
 }
 
 #[test]

@@ -220,7 +220,7 @@ impl Error {
                     .to_string(),
             ),
             ErrorKind::Changed { .. } => Some(
-                "write it to a file or a table first, or persist it: each pass must see the same rows in the same order"
+                "see that nothing changes it meanwhile, or make a copy first: each pass must see the same rows in the same order"
                     .to_string(),
             ),
             ErrorKind::Missing { .. } => Some(

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// More than this is not read before the first row is handed over.
 const LONGEST_HEAD: usize = 64 << 20;
+/// How long a source may be silent before the rows that came are taken for the first ones.
+const SILENCE: Duration = Duration::from_secs(1);
 /// How often a file is looked at that grows.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -28,8 +31,8 @@ pub struct Live {
     reader: Mutex<Option<Box<dyn Read + Send>>>,
 }
 
-/// Opens bytes that come once. What the columns hold is told from the first rows, at most `look_at` of them, or is what
-/// `known` says, by name.
+/// Opens bytes that come once. What the columns hold is told from the first rows, at most `look_at` of them, fewer if no more
+/// come for a second; or it is what `known` says, by name.
 ///
 /// Formats that can only be read from a whole file (Parquet, Arrow files) are read to their end first.
 pub fn open_live(
@@ -46,6 +49,7 @@ pub fn open_live(
     let packing = Packing::of(&head);
     reader =
         unpacked(packing, Box::new(Cursor::new(std::mem::take(&mut head)).chain(reader))).map_err(failed)?;
+    let mut reader = Awaited::new(reader);
     let failed = |error| packing.failure(name, error);
     let at_end =
         read_head(&mut reader, &mut head, if known.is_some() { 1 } else { look_at }).map_err(failed)?;
@@ -96,8 +100,65 @@ fn fill(reader: &mut dyn Read, head: &mut Vec<u8>, len: usize) -> io::Result<boo
     Ok(head.len() < len)
 }
 
+/// Bytes that another thread waits for, so that one need not wait for ever.
+struct Awaited {
+    receiver: Receiver<io::Result<Vec<u8>>>,
+    left: Cursor<Vec<u8>>,
+}
+
+impl Awaited {
+    fn new(mut reader: Box<dyn Read + Send>) -> Awaited {
+        let (sender, receiver) = sync_channel(2);
+        std::thread::spawn(move || {
+            loop {
+                let mut piece = vec![0; 1 << 16];
+                let read = match reader.read(&mut piece) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    read => read,
+                };
+                let is_last = !matches!(read, Ok(1..));
+                let piece = read.map(|count| {
+                    piece.truncate(count);
+                    piece
+                });
+                if sender.send(piece).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        Awaited { receiver, left: Cursor::default() }
+    }
+
+    /// The next bytes, none at the end; `None` if they do not come in time.
+    fn next(&mut self, time: Option<Duration>) -> io::Result<Option<Vec<u8>>> {
+        let left = std::mem::take(&mut self.left);
+        let rest = &left.get_ref()[left.position() as usize..];
+        if !rest.is_empty() {
+            return Ok(Some(rest.to_vec()));
+        }
+        let received = match time {
+            Some(time) => self.receiver.recv_timeout(time),
+            None => self.receiver.recv().map_err(RecvTimeoutError::from),
+        };
+        match received {
+            Ok(piece) => piece.map(Some),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Ok(Some(Vec::new())),
+        }
+    }
+}
+
+impl Read for Awaited {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        if self.left.position() as usize == self.left.get_ref().len() {
+            self.left = Cursor::new(self.next(None)?.unwrap_or_default());
+        }
+        self.left.read(target)
+    }
+}
+
 /// Reads the first rows of text, or the schema of an Arrow stream; true if there is nothing more.
-fn read_head(reader: &mut dyn Read, head: &mut Vec<u8>, rows: usize) -> io::Result<bool> {
+fn read_head(reader: &mut Awaited, head: &mut Vec<u8>, rows: usize) -> io::Result<bool> {
     if fill(reader, head, 8)? {
         return Ok(true);
     }
@@ -105,18 +166,17 @@ fn read_head(reader: &mut dyn Read, head: &mut Vec<u8>, rows: usize) -> io::Resu
         let length = length.iter().rev().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
         return fill(reader, head, 8 + length.min(LONGEST_HEAD));
     }
-    let mut found = 0;
-    let mut buffer = vec![0; 1 << 16];
+    let mut found = memchr_iter(b'\n', head).count();
     // One more than wanted: the first may be a header.
     while found <= rows && head.len() < LONGEST_HEAD {
-        match reader.read(&mut buffer) {
-            Ok(0) => return Ok(true),
-            Ok(count) => {
-                found += memchr_iter(b'\n', &buffer[..count]).count();
-                head.extend_from_slice(&buffer[..count]);
+        // With a header and a row one can begin.
+        match reader.next((found > 1).then_some(SILENCE))? {
+            Some(piece) if piece.is_empty() => return Ok(true),
+            Some(piece) => {
+                found += memchr_iter(b'\n', &piece).count();
+                head.extend_from_slice(&piece);
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            None => break,
         }
     }
     Ok(false)
