@@ -343,6 +343,11 @@ fn other_columns_than_before_are_refused() {
         assert!(outcome.err.contains("has the columns x1, x2, city, y, and now x1, "), "{}", outcome.err);
     }
     assert_eq!(scratch.run(&format!("{line} --features x1,x2,city")).code, Some(0));
+    let told = scratch.run("inspect state").err;
+    assert!(
+        told.starts_with("error: 'state' is the state of a stream\n  help: inspect the coreset that"),
+        "{told}"
+    );
 }
 
 #[test]

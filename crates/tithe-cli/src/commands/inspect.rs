@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tithe::block::Kind;
 use tithe::coreset::Coreset;
 use tithe::encoding::Coding;
-use tithe::error::Result;
+use tithe::error::{ErrorKind, Result};
 use tithe::files::{find_story, prior_scale, read_coreset, read_posterior};
 use tithe::fit::{Basis, Fit};
 use tithe::source::{OpenOptions, Source, open};
@@ -15,6 +15,13 @@ use crate::show::{self, count, number};
 
 /// Tells what a file is.
 pub fn run(args: &InspectArgs) -> Result<()> {
+    if args.file.join("manifest.json").is_file() {
+        let (path, what) = (args.file.clone(), "is the state of a stream".to_string());
+        let state = path.display();
+        let help =
+            format!("inspect the coreset that `tithe stream --state {state} --snapshot -o FILE` writes");
+        return Err(ErrorKind::WrongFile { path, what, help: Some(help) }.into());
+    }
     match find_story(&args.file)? {
         Some(story) if story.kind == "posterior" => {
             let fit = read_posterior(&args.file)?;
