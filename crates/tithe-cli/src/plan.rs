@@ -39,8 +39,16 @@ pub fn open_options(args: &ReadingArgs, memory: u64) -> OpenOptions {
 }
 
 /// Opens the data; refuses if `output` is one of its files.
-pub fn open_data(args: &DataArgs, memory: u64, output: Option<&Path>) -> Result<Box<dyn Source>> {
-    let source = open(&args.data, &open_options(&args.reading, memory))?;
+pub fn open_data(
+    args: &DataArgs,
+    columns: &ColumnArgs,
+    memory: u64,
+    output: Option<&Path>,
+) -> Result<Box<dyn Source>> {
+    // Who names no columns wants them all.
+    let refuse_late_keys = columns.features.is_none();
+    let options = OpenOptions { refuse_late_keys, ..open_options(&args.reading, memory) };
+    let source = open(&args.data, &options)?;
     if let Some(output) = output {
         // Standard input may be a file that the shell opened.
         let standard_input = args.data.iter().any(|name| name == "-").then(|| PathBuf::from("/dev/stdin"));

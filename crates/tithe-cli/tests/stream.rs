@@ -326,6 +326,13 @@ fn rows_that_cannot_be_used_are_not_taken_in() {
         let record: Value = serde_json::from_str(&whole).expect("JSON");
         assert_eq!(record["rows"].as_u64(), Some(5_200), "{what}");
     }
+    // Rows that are dropped have no say in what the classes are.
+    let scratch = Scratch::with_csv("x1,x2,city,y\n1,2,Basel,0\n2,1,Basel,1\n,1,Basel,2\n");
+    let line = FEED.replace("stream", "stream data.csv --missing drop");
+    for rows in ["3 rows are in (3 new)", "6 rows are in (3 new)"] {
+        let outcome = scratch.run(&line);
+        assert!(outcome.code == Some(0) && outcome.out.contains(rows), "{outcome:?}");
+    }
     // As long as nothing is learnt there is no encoding to go by.
     let scratch = Scratch::with_csv("x1,x2,city,y\n1,2,Basel,0\n2,1,Basel,1\n2,1,Basel,2\n");
     let outcome = scratch.run(&FEED.replace("stream", "stream data.csv"));
@@ -337,12 +344,20 @@ fn other_columns_than_before_are_refused() {
     let scratch = Scratch::with_csv(Mixed::new(1_500).csv());
     let line = FEED.replace("stream", "stream data.csv");
     assert_eq!(scratch.run(&line).code, Some(0));
-    for columns in ["--exclude x2", "--features x1,city", "--weight x2"] {
+    for (columns, told) in [
+        ("--exclude x2", "has the feature 'x2', which is now excluded"),
+        ("--features x1,city", "has the features x1, x2, city, and now x1, city"),
+        ("--features x1,x2,city,z", "has the features x1, x2, city, and now x1, x2, city, z"),
+        ("--weight x2", "has no weight, and now the weight 'x2'"),
+    ] {
         let outcome = scratch.run(&format!("{line} {columns}"));
         assert_eq!(outcome.code, Some(1), "{columns}: {outcome:?}");
-        assert!(outcome.err.contains("has the columns x1, x2, city, y, and now x1, "), "{}", outcome.err);
+        assert!(outcome.err.contains(told), "{}", outcome.err);
     }
-    assert_eq!(scratch.run(&format!("{line} --features x1,x2,city")).code, Some(0));
+    for columns in ["--features x1,x2,city", "--exclude id", "--features city,x2,x1,id --exclude id"] {
+        let outcome = scratch.run(&format!("{line} {columns}"));
+        assert_eq!(outcome.code, Some(0), "{columns}: {outcome:?}");
+    }
     let told = scratch.run("inspect state").err;
     assert!(
         told.starts_with("error: 'state' is the state of a stream\n  help: inspect the coreset that"),

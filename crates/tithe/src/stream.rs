@@ -26,7 +26,7 @@ use crate::source::Source;
 use crate::source::memory::Columns;
 use crate::survey::{check_rows, survey};
 use crate::table::{Roles, Table};
-use check::check_classes;
+use check::Classes;
 pub use packed::Packed;
 use state::{Content, Directory, FieldRecord, Layout, Manifest, Named, PartRecord, refused};
 use tree::{Reference, Rows, Tree, TreeSettings};
@@ -94,6 +94,10 @@ pub struct Stream {
     pending_rows: usize,
     /// True if a block failed, and its rows are nowhere.
     is_broken: bool,
+    /// The columns, once a source has come in this process.
+    table: Option<Arc<Table>>,
+    /// The label's values, as long as no encoding says them.
+    classes: Classes,
     /// Rows that are fed again and counted already.
     replayed: Option<Replayed>,
     /// What was in when it was saved last.
@@ -190,6 +194,8 @@ impl Stream {
             tree,
             pending_rows: content.pending.as_ref().map_or(0, |rows| rows.len),
             is_broken: false,
+            table: None,
+            classes: Classes::default(),
             pending: content.pending.into_iter().collect(),
             replayed: None,
             saved: Progress::default(),
@@ -199,6 +205,12 @@ impl Stream {
         };
         stream.remember_encoding();
         stream.saved = stream.progress();
+        if let Some(layout) = &stream.manifest.layout {
+            for rows in &stream.pending {
+                // A third class among them shows when the next rows come.
+                let _ = stream.classes.add(&usable(rows, 0, settings.missing), layout.features, "");
+            }
+        }
         Ok(stream)
     }
 
@@ -243,12 +255,9 @@ impl Stream {
     /// Takes a source's columns: gives back the positions of those to read. The first source decides what they are.
     pub fn take_columns(&mut self, source: &dyn Source, wanted: &Roles) -> Result<Vec<usize>> {
         let all = source.fields();
-        // The table checks the roles; it only looks at the fields.
-        let table_of = |roles: &Roles| {
-            let empty = Segment { columns: Vec::new(), len: 0 };
-            let columns = Columns::of_rows(all.to_vec(), empty, 0, source.is_sparse());
-            Table::new(Box::new(columns), roles)
-        };
+        if let Some(known) = self.roles() {
+            self.check_wishes(&known, wanted)?;
+        }
         let roles = self.roles().unwrap_or_else(|| match &self.settings.build.encoding.known {
             Some(encoding) => Roles {
                 label: encoding.label.column.clone(),
@@ -258,21 +267,10 @@ impl Stream {
             },
             None => wanted.clone(),
         });
-        let table = table_of(&roles)?;
-        let is_choosy = wanted.features.is_some() || !wanted.exclude.is_empty() || wanted.weight.is_some();
-        if self.manifest.layout.is_some() && is_choosy {
-            let names = |table: &Table| -> Vec<String> {
-                table.fields().iter().map(|field| field.name.clone()).collect()
-            };
-            let (before, now) = (names(&table), names(&table_of(wanted)?));
-            if before != now {
-                let what = format!("has the columns {}, and now {}", before.join(", "), now.join(", "));
-                return Err(self.refused(
-                    &what,
-                    "give the same columns as before, or name another directory with --state",
-                ));
-            }
-        }
+        // The table checks the roles; it only looks at the fields.
+        let empty = Segment { columns: Vec::new(), len: 0 };
+        let columns = Columns::of_rows(all.to_vec(), empty, 0, source.is_sparse());
+        let table = Table::new(Box::new(columns), &roles)?;
         let layout = Layout {
             fields: table.fields().iter().map(FieldRecord::new).collect(),
             features: table.features().len(),
@@ -294,7 +292,32 @@ impl Stream {
                 }
             }
         }
-        Ok(table.positions().to_vec())
+        let positions = table.positions().to_vec();
+        self.table = Some(Arc::new(table));
+        Ok(positions)
+    }
+
+    /// Refuses columns that are not those of before. Who wishes for nothing gets those.
+    fn check_wishes(&self, known: &Roles, wanted: &Roles) -> Result<()> {
+        let named = |weight: &Option<String>| {
+            weight.as_ref().map_or("no weight".into(), |name| format!("the weight '{name}'"))
+        };
+        let of_before = known.features.clone().unwrap_or_default();
+        let what = if wanted.weight.is_some() && wanted.weight != known.weight {
+            format!("has {}, and now {}", named(&known.weight), named(&wanted.weight))
+        } else if let Some(feature) = of_before.iter().find(|name| wanted.exclude.contains(name)) {
+            format!("has the feature '{feature}', which is now excluded")
+        } else if let Some(features) = &wanted.features
+            && self.settings.build.encoding.known.is_none()
+            && (features.iter().any(|name| !of_before.contains(name) && !wanted.exclude.contains(name))
+                || of_before.iter().any(|name| !features.contains(name)))
+        {
+            format!("has the features {}, and now {}", of_before.join(", "), features.join(", "))
+        } else {
+            return Ok(());
+        };
+        let help = "give the same columns as before, or name another directory with --state";
+        Err(self.refused(&what, help))
     }
 
     /// Begins a part of a watched directory: gives back how many of its rows are in already.
@@ -329,28 +352,31 @@ impl Stream {
     /// # Errors
     /// If rows cannot be used, or rows fed again are not those that were counted. What is on disk stays good.
     pub fn push(&mut self, mut rows: Segment, observer: &dyn Observer) -> Result<()> {
+        if self.is_broken {
+            return Err(self.refused("has a block that failed", "open the state again"));
+        }
         if let Some(replayed) = &mut self.replayed {
             let again = replayed.left.min(rows.len as u64) as usize;
             if again > 0 {
-                replayed.fingerprint.merge(fingerprint(rows.slice(0..again), self.settings.missing));
+                replayed.fingerprint.merge(fingerprint(&rows.slice(0..again), self.settings.missing));
             }
             replayed.left -= again as u64;
             rows = rows.slice(again..rows.len);
             if replayed.left == 0 {
                 let found = replayed.fingerprint;
-                self.replayed = None;
                 self.expect(found)?;
+                self.replayed = None;
             }
         }
         if rows.len == 0 {
             return Ok(());
         }
-        self.check(&rows)?;
+        self.classes = self.check(&rows)?;
         self.manifest.rows += rows.len as u64;
         if let Some(part) = self.manifest.parts.last_mut() {
             part.rows += rows.len as u64;
         }
-        self.manifest.fingerprint.merge(fingerprint(rows.clone(), self.settings.missing));
+        self.manifest.fingerprint.merge(fingerprint(&rows, self.settings.missing));
         self.pending_rows += rows.len;
         self.pending.push(rows);
         if self.pending.len() > MANY {
@@ -365,20 +391,18 @@ impl Stream {
         Ok(())
     }
 
-    /// Refuses rows that cannot be used, while the stream can still do without them.
-    fn check(&self, rows: &Segment) -> Result<()> {
-        let table = rows_of(self.manifest.layout.as_ref(), rows.slice(0..0), 0)?.table()?;
-        let mut block = Block::new(0, self.manifest.rows, rows.clone());
-        if self.settings.missing == Missing::Drop {
-            block = block.without_unusable_rows();
-        }
+    /// Refuses rows that cannot be used, while the stream can still do without them. Gives back the classes that are then known.
+    fn check(&self, rows: &Segment) -> Result<Classes> {
+        let mut classes = self.classes.clone();
+        let Some(table) = &self.table else { return Ok(classes) };
+        let block = usable(rows, self.manifest.rows, self.settings.missing);
         let encoding = &self.settings.build.encoding;
         let known = self.manifest.encoding.as_ref().or(encoding.known.as_ref());
-        check_rows(&table, &block, known, encoding, self.settings.missing)?;
-        match known {
-            Some(_) => Ok(()),
-            None => check_classes(&table, &self.pending, &block),
+        check_rows(table, &block, known, encoding, self.settings.missing)?;
+        if known.is_none() {
+            classes.add(&block, table.features().len(), &table.label().name)?;
         }
+        Ok(classes)
     }
 
     fn expect(&self, found: Fingerprint) -> Result<()> {
@@ -629,13 +653,15 @@ fn roles(layout: &Layout) -> Roles {
     }
 }
 
+/// The rows that will be used, of some that begin at a position.
+fn usable(rows: &Segment, first_row: u64, missing: Missing) -> Block {
+    let block = Block::new(0, first_row, rows.clone());
+    if missing == Missing::Drop { block.without_unusable_rows() } else { block }
+}
+
 /// The fingerprint of the rows that will be used.
-fn fingerprint(rows: Segment, missing: Missing) -> Fingerprint {
-    let mut block = Block::new(0, 0, rows);
-    if missing == Missing::Drop {
-        block = block.without_unusable_rows();
-    }
-    Fingerprint::of(&block)
+fn fingerprint(rows: &Segment, missing: Missing) -> Fingerprint {
+    Fingerprint::of(&usable(rows, 0, missing))
 }
 
 /// What repairing a state came to.

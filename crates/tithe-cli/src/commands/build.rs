@@ -23,7 +23,7 @@ pub fn run(args: &BuildArgs) -> Result<()> {
     let table = match &settings.encoding.known {
         Some(known) => plan::open_full_data(&args.data, known, memory, Some(&args.output), [])?,
         None => {
-            let source = plan::open_data(&args.data, memory, Some(&args.output))?;
+            let source = plan::open_data(&args.data, &args.columns, memory, Some(&args.output))?;
             let roles = plan::roles(&args.columns, &*source)?;
             Table::new(source, &roles)?
         }

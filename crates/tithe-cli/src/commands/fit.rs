@@ -111,7 +111,7 @@ fn refuse_column_flags(args: &FitArgs) -> Result<()> {
 fn fit_all(args: &FitArgs, settings: &tithe::fit::FitSettings, watcher: &Watcher) -> Result<Fit> {
     let missing = plan::missing(&args.columns);
     let memory = plan::memory(&args.engine);
-    let source = plan::open_data(&args.data, memory, args.output.as_deref())?;
+    let source = plan::open_data(&args.data, &args.columns, memory, args.output.as_deref())?;
     if args.columns.label.is_none() && !source.is_sparse() {
         let names: Vec<&str> = source.fields().iter().take(20).map(|field| field.name.as_str()).collect();
         let what = format!(

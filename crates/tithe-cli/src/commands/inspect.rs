@@ -15,7 +15,7 @@ use crate::show::{self, count, number};
 
 /// Tells what a file is.
 pub fn run(args: &InspectArgs) -> Result<()> {
-    if args.file.join("manifest.json").is_file() {
+    if ["manifest.json", "lock"].iter().all(|name| args.file.join(name).is_file()) {
         let (path, what) = (args.file.clone(), "is the state of a stream".to_string());
         let state = path.display();
         let help =

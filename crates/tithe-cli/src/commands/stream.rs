@@ -261,7 +261,7 @@ fn tell(args: &StreamArgs, before: Progress, now: Progress, end: End, time: Dura
         record["new_rows"] = json!(new);
         record["stopped"] = json!(end == End::Stopped);
         record["seconds"] = json!(time.as_secs_f64());
-        record["output"] = json!(args.output);
+        record["output"] = json!(args.output.as_ref().filter(|_| end == End::Complete));
         show::print(&format!("{record}\n"));
         return;
     }

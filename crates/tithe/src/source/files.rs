@@ -56,7 +56,7 @@ pub(super) fn open_part(input: Input, options: &OpenOptions) -> Result<Box<dyn P
     Ok(match format {
         Format::Csv => Box::new(Delimited::open(input, packing, dialect(b','))?),
         Format::Tsv => Box::new(Delimited::open(input, packing, dialect(b'\t'))?),
-        Format::Ndjson => Box::new(ndjson::Ndjson::open(input, packing, CHUNK, options.lenient)?),
+        Format::Ndjson => Box::new(ndjson::Ndjson::open(input, packing, CHUNK, options)?),
         Format::Libsvm => Box::new(libsvm::Libsvm::open(input, packing, CHUNK)?),
         Format::Parquet => Box::new(parquet::ParquetFile::open(input)?),
         Format::ArrowFile => Box::new(arrow::ArrowFile::open_file(input)?),

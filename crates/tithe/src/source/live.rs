@@ -51,15 +51,19 @@ pub fn open_live(
         unpacked(packing, Box::new(Cursor::new(std::mem::take(&mut head)).chain(reader))).map_err(failed)?;
     let mut reader = Awaited::new(reader);
     let failed = |error| packing.failure(name, error);
-    let at_end =
-        read_head(&mut reader, &mut head, if known.is_some() { 1 } else { look_at }).map_err(failed)?;
+    let look_at = if known.is_some() { 1 } else { look_at };
+    let mut at_end = read_head(&mut reader, &mut head, look_at, Some(SILENCE)).map_err(failed)?;
     if head.is_empty() {
         return Err(ErrorKind::NoRows { what: format!("'{}' is empty", name.display()) }.into());
     }
 
-    let whole_rows = if at_end { head.len() } else { whole_rows(&head) };
-    let beginning = Input::from_reader(name, &head[..whole_rows], u64::MAX)?;
+    let mut beginning = whole_beginning(name, &head, at_end)?;
     let (_, format) = detect(&beginning, options.format)?;
+    // Where no header names the columns, the first rows do, so more of them are waited for.
+    if matches!(format, Format::Libsvm | Format::Ndjson) && !at_end {
+        at_end = read_head(&mut reader, &mut head, look_at, None).map_err(failed)?;
+        beginning = whole_beginning(name, &head, at_end)?;
+    }
     let all = Cursor::new(head).chain(reader);
     if matches!(format, Format::Parquet | Format::ArrowFile) {
         return open_inputs(vec![Input::from_reader(name, all, options.memory)?], options);
@@ -104,6 +108,7 @@ fn fill(reader: &mut dyn Read, head: &mut Vec<u8>, len: usize) -> io::Result<boo
 struct Awaited {
     receiver: Receiver<io::Result<Vec<u8>>>,
     left: Cursor<Vec<u8>>,
+    is_over: bool,
 }
 
 impl Awaited {
@@ -126,7 +131,7 @@ impl Awaited {
                 }
             }
         });
-        Awaited { receiver, left: Cursor::default() }
+        Awaited { receiver, left: Cursor::default(), is_over: false }
     }
 
     /// The next bytes, none at the end; `None` if they do not come in time.
@@ -141,9 +146,13 @@ impl Awaited {
             None => self.receiver.recv().map_err(RecvTimeoutError::from),
         };
         match received {
-            Ok(piece) => piece.map(Some),
+            Ok(piece) => {
+                self.is_over = piece.as_ref().map_or(true, Vec::is_empty);
+                piece.map(Some)
+            }
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Ok(Some(Vec::new())),
+            Err(RecvTimeoutError::Disconnected) if self.is_over => Ok(Some(Vec::new())),
+            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the thread that reads has failed")),
         }
     }
 }
@@ -157,8 +166,14 @@ impl Read for Awaited {
     }
 }
 
-/// Reads the first rows of text, or the schema of an Arrow stream; true if there is nothing more.
-fn read_head(reader: &mut Awaited, head: &mut Vec<u8>, rows: usize) -> io::Result<bool> {
+/// Reads the first rows of text, or the schema of an Arrow stream; true if there is nothing more. Text that is silent for so
+/// long is not waited for.
+fn read_head(
+    reader: &mut Awaited,
+    head: &mut Vec<u8>,
+    rows: usize,
+    silence: Option<Duration>,
+) -> io::Result<bool> {
     if fill(reader, head, 8)? {
         return Ok(true);
     }
@@ -170,7 +185,7 @@ fn read_head(reader: &mut Awaited, head: &mut Vec<u8>, rows: usize) -> io::Resul
     // One more than wanted: the first may be a header.
     while found <= rows && head.len() < LONGEST_HEAD {
         // With a header and a row one can begin.
-        match reader.next((found > 1).then_some(SILENCE))? {
+        match reader.next(silence.filter(|_| found > 1))? {
             Some(piece) if piece.is_empty() => return Ok(true),
             Some(piece) => {
                 found += memchr_iter(b'\n', &piece).count();
@@ -180,6 +195,12 @@ fn read_head(reader: &mut Awaited, head: &mut Vec<u8>, rows: usize) -> io::Resul
         }
     }
     Ok(false)
+}
+
+/// The whole rows among the first bytes.
+fn whole_beginning(name: &Path, head: &[u8], at_end: bool) -> Result<Input> {
+    let len = if at_end { head.len() } else { whole_rows(head) };
+    Input::from_reader(name, &head[..len], u64::MAX)
 }
 
 /// How many bytes are whole rows, or all where none are.

@@ -100,6 +100,8 @@ pub struct OpenOptions {
     pub zero_based: Option<bool>,
     /// LIBSVM: the highest feature index there is at least, for data that should have the columns of other data.
     pub features: Option<u32>,
+    /// NDJSON: whether a key that none of the first rows has is an error; else it is left out.
+    pub refuse_late_keys: bool,
     /// Columns read as text, whatever they look like.
     pub text: Vec<String>,
     /// True if rows that cannot be read will be left out: then they have no say in what the columns hold.
@@ -115,6 +117,7 @@ impl Default for OpenOptions {
             header: true,
             zero_based: None,
             features: None,
+            refuse_late_keys: false,
             text: Vec::new(),
             lenient: false,
             memory: 1 << 30,

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::chunk::{Chunk, Chunker};
 use super::input::{Input, Packing};
 use super::part::{Part, check_columns};
-use super::{Scan, Unit};
+use super::{OpenOptions, Scan, Unit};
 use crate::block::{Column, Field, INEXACT, Kind, MISSING, Segment, TextBuilder};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -26,6 +26,7 @@ pub(super) struct Ndjson {
     chunk: usize,
     fields: Vec<Field>,
     undecided: Vec<bool>,
+    refuse_late_keys: bool,
 }
 
 /// How many values of a column were what so far.
@@ -40,7 +41,7 @@ struct Guess {
 
 impl Ndjson {
     /// Looks at the first rows: the columns are the keys of the first by name, then those that only later rows have.
-    pub fn open(input: Arc<Input>, packing: Packing, chunk: usize, lenient: bool) -> Result<Ndjson> {
+    pub fn open(input: Arc<Input>, packing: Packing, chunk: usize, options: &OpenOptions) -> Result<Ndjson> {
         let path = input.path();
         let failed = |error| packing.failure(path, error);
         let mut chunker = Chunker::new(packing.unpack(&input)?, false, chunk);
@@ -53,7 +54,7 @@ impl Ndjson {
             for line in lines(chunk.bytes()).take(ROWS_LOOKED_AT - rows) {
                 rows += 1;
                 let object = match object(path, rows as u64 - 1, line) {
-                    Err(_) if lenient => continue,
+                    Err(_) if options.lenient => continue,
                     object => object?,
                 };
                 for (name, value) in object {
@@ -71,14 +72,14 @@ impl Ndjson {
         }
         let fields = names.into_iter().zip(&guesses).map(|(name, guess)| field(name, guess.kind())).collect();
         let undecided = guesses.iter().map(|guess| *guess == Guess::default()).collect();
-        Ok(Ndjson { input, packing, chunk, fields, undecided })
+        Ok(Ndjson { input, packing, chunk, fields, undecided, refuse_late_keys: options.refuse_late_keys })
     }
 
     fn scan_by(&self, columns: &[usize], chunker: Chunker) -> Result<Box<dyn Scan>> {
         check_columns(&self.fields, columns)?;
         let fields = columns.iter().map(|&column| self.fields[column].clone()).collect();
-        let plan = Plan { input: self.input.clone(), fields, uses_all: columns.len() == self.fields.len() };
-        let plan = Arc::new(plan);
+        let known = self.refuse_late_keys.then(|| self.fields.clone());
+        let plan = Arc::new(Plan { input: self.input.clone(), fields, known });
         Ok(Box::new(NdjsonScan { chunker, packing: self.packing, plan }))
     }
 }
@@ -172,8 +173,8 @@ impl Part for Ndjson {
 struct Plan {
     input: Arc<Input>,
     fields: Vec<Field>,
-    /// Whether every column is in use: those that only later rows have would be, too, so they are an error.
-    uses_all: bool,
+    /// All columns, where a key that is none of them is an error.
+    known: Option<Vec<Field>>,
 }
 
 struct NdjsonScan {
@@ -279,10 +280,9 @@ impl Plan {
     /// The values of a line; a key that is not there is a missing value.
     fn cells(&self, row: u64, line: &[u8]) -> Result<Vec<Cell>> {
         let object = object(self.input.path(), row, line)?;
-        let present = self.fields.iter().filter(|field| object.contains_key(&field.name)).count();
-        if self.uses_all
-            && present < object.len()
-            && let Some(new) = object.keys().find(|key| self.fields.iter().all(|field| field.name != **key))
+        if let Some(known) = &self.known
+            && known.iter().filter(|field| object.contains_key(&field.name)).count() < object.len()
+            && let Some(new) = object.keys().find(|key| known.iter().all(|field| field.name != **key))
         {
             return Err(ErrorKind::Cell {
                 path: self.input.path().to_path_buf(),
@@ -330,7 +330,7 @@ mod tests {
 
     fn open(text: &str) -> Result<Ndjson> {
         let input = Input::from_reader("a.ndjson", text.as_bytes(), 1 << 20)?;
-        Ndjson::open(Arc::new(input), Packing::Plain, 64, false)
+        Ndjson::open(Arc::new(input), Packing::Plain, 64, &OpenOptions::default())
     }
 
     #[test]

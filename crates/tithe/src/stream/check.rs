@@ -1,53 +1,58 @@
 //! Labels are looked at before rows are taken in: as long as the encoding is not known, nothing else says that there are two.
 
-use crate::block::{Block, Column, MISSING_CODE, Segment, row_name};
+use crate::block::{Block, Column, MISSING_CODE, row_name};
 use crate::error::{ErrorKind, Result};
-use crate::table::Table;
 
-/// Refuses a block in which there is a third class, beside those of rows that are in already.
-pub(super) fn check_classes(table: &Table, earlier: &[Segment], block: &Block) -> Result<()> {
-    let label = table.features().len();
-    let columns = earlier.iter().map(|rows| &rows.columns[label]).chain([&block.columns[label]]);
-    match third_class(columns) {
-        None => Ok(()),
-        Some((value, row)) => Err(ErrorKind::Column {
-            column: table.label().name.clone(),
-            what: format!("{} has the label {value}, a third class", row_name(block.position(row))),
-            help: Some("a label has two classes: keep the rows of two of them".to_string()),
-        }
-        .into()),
-    }
+/// The values that a label had so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Classes {
+    numbers: Vec<f64>,
+    words: Vec<String>,
 }
 
-/// A value beyond two in some columns of labels, and its row in the last of them.
-fn third_class<'a>(columns: impl Iterator<Item = &'a Column>) -> Option<(String, usize)> {
-    let mut classes: Vec<String> = Vec::new();
-    for column in columns {
-        // Each value once: they are few, or else there is soon a third.
-        let mut numbers: Vec<f64> = Vec::new();
-        let mut codes_met: Vec<u32> = Vec::new();
-        for row in 0..column.len() {
-            let is_new = match column {
-                Column::Number(values) => {
-                    let is_new = !values[row].is_nan() && !numbers.contains(&values[row]);
-                    numbers.extend(is_new.then_some(values[row]));
-                    is_new
+impl Classes {
+    /// Takes note of the labels of a block, in the column `label`, whose name is `name`.
+    ///
+    /// # Errors
+    /// At the first row with a third value.
+    pub fn add(&mut self, block: &Block, label: usize, name: &str) -> Result<()> {
+        let Some(column) = block.columns.get(label) else { return Ok(()) };
+        match self.third(column) {
+            None => Ok(()),
+            Some(row) => Err(ErrorKind::Column {
+                column: name.to_string(),
+                what: format!(
+                    "{} has the label {}, a third class",
+                    row_name(block.position(row)),
+                    column.show(row)
+                ),
+                help: Some("a label has two classes: keep the rows of two of them".to_string()),
+            }
+            .into()),
+        }
+    }
+
+    /// The first row with a value beyond two.
+    fn third(&mut self, column: &Column) -> Option<usize> {
+        match column {
+            Column::Number(values) => values.iter().position(|value| {
+                if !value.is_nan() && !self.numbers.contains(value) {
+                    self.numbers.push(*value);
                 }
-                Column::Text { codes, .. } => {
-                    let is_new = codes[row] != MISSING_CODE && !codes_met.contains(&codes[row]);
-                    codes_met.extend(is_new.then_some(codes[row]));
-                    is_new
-                }
-            };
-            if is_new && !classes.contains(&column.show(row)) {
-                classes.push(column.show(row));
-                if classes.len() > 2 {
-                    return classes.pop().map(|value| (value, row));
-                }
+                self.numbers.len() > 2
+            }),
+            Column::Text { codes, levels } => {
+                let mut met = vec![false; levels.len()];
+                codes.iter().position(|code| {
+                    let is_new = *code != MISSING_CODE && !std::mem::replace(&mut met[*code as usize], true);
+                    if is_new && !self.words.contains(&levels[*code as usize]) {
+                        self.words.push(levels[*code as usize].clone());
+                    }
+                    self.words.len() > 2
+                })
             }
         }
     }
-    None
 }
 
 #[cfg(test)]
@@ -63,11 +68,12 @@ mod tests {
             levels.iter().for_each(|level| text.push(*level));
             text.finish()
         };
-        let third = |columns: &[Column]| third_class(columns.iter());
-        assert_eq!(third(&[numbers(&[0.0, 1.0, MISSING, 0.0]), numbers(&[1.0, 0.0])]), None);
-        assert_eq!(third(&[numbers(&[0.0, 1.0]), numbers(&[1.0, 7.0])]), Some(("7".to_string(), 1)));
-        assert_eq!(third(&[words(&[Some("a"), None]), words(&[Some("b"), Some("a")])]), None);
-        let three = [words(&[Some("a"), Some("b")]), words(&[Some("b"), None, Some("c")])];
-        assert_eq!(third(&three), Some(("'c'".to_string(), 2)));
+        let mut classes = Classes::default();
+        assert_eq!(classes.third(&numbers(&[0.0, 1.0, MISSING, -0.0])), None);
+        assert_eq!(classes.third(&numbers(&[1.0, 7.0])), Some(1));
+        let mut classes = Classes::default();
+        assert_eq!(classes.third(&words(&[Some("a"), None])), None);
+        assert_eq!(classes.third(&words(&[Some("b"), Some("a")])), None);
+        assert_eq!(classes.third(&words(&[Some("b"), None, Some("c")])), Some(2));
     }
 }

@@ -58,8 +58,9 @@ pub fn feed(
 ) -> Result<End> {
     let mut readers = Readers::start(scan, threads.max(1), lenient);
     let end = readers.hand_over(observer, sink);
-    readers.stop()?;
-    end
+    let stopped = readers.stop();
+    let end = end?;
+    stopped.map(|()| end)
 }
 
 /// The threads that decode, and what comes from them.
@@ -100,6 +101,8 @@ impl Readers {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => sink(Fed::Nothing)?,
+                // A source that was told to stop ends, too.
+                Err(RecvTimeoutError::Disconnected) if observer.cancelled() => return Ok(End::Stopped),
                 Err(RecvTimeoutError::Disconnected) => return Ok(End::Complete),
             }
         }
