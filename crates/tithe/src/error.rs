@@ -220,7 +220,7 @@ impl Error {
                     .to_string(),
             ),
             ErrorKind::Changed { .. } => Some(
-                "see that nothing changes it meanwhile, or make a copy first: each pass must see the same rows in the same order"
+                "see that nothing changes it meanwhile, or copy or persist it first: each pass must see the same rows in the same order"
                     .to_string(),
             ),
             ErrorKind::Missing { .. } => Some(
