@@ -11,7 +11,6 @@ use crate::encoding::{Encoding, Scratch};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fit::Fit;
-use crate::full_data::check_labels;
 use crate::math::{softplus_and_slope, vectorized};
 use crate::mmd::{Kernel, mmd_squared};
 use crate::model::likelihood::margins;
@@ -263,7 +262,7 @@ impl Pass for Scoring<'_> {
             let what = format!("'{name}' is {shown} in {} of the test data", row_name(block.position(row)));
             return Err(ErrorKind::Missing { what }.into());
         }
-        check_labels(&self.encoding, block)?;
+        self.encoding.check_labels(block)?;
         let encoder = self.encoding.encoder(block)?;
         let mut sums = ScoreSums { rows: block.len as u64, ..ScoreSums::default() };
         for t in 0..encoder.tiles() {

@@ -191,6 +191,14 @@ impl Encoding {
         theta
     }
 
+    /// Refuses rows whose label is none of the two.
+    pub fn check_labels(&self, block: &Block) -> Result<()> {
+        match block.columns.get(self.features.len()) {
+            Some(column) => self.label.check(block, column),
+            None => Ok(()),
+        }
+    }
+
     /// Reads a block as points.
     pub fn encoder<'a>(&'a self, block: &'a Block) -> Result<Encoder<'a>> {
         let mut lane = usize::from(self.intercept);

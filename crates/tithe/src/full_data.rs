@@ -97,20 +97,12 @@ impl Pass for Recognising<'_> {
     fn worker(&self) {}
 
     fn visit(&self, _worker: &mut (), block: &Block) -> Result<Identity> {
-        self.encoding.as_ref().map_or(Ok(()), |encoding| check_labels(encoding, block))?;
+        self.encoding.as_ref().map_or(Ok(()), |encoding| encoding.check_labels(block))?;
         Ok(Identity::of(block))
     }
 
     fn merge(&self, state: &mut Identity, next: Identity) {
         state.merge(next);
-    }
-}
-
-/// Refuses rows whose label an encoding does not know.
-pub fn check_labels(encoding: &Encoding, block: &Block) -> Result<()> {
-    match block.columns.get(encoding.features.len()) {
-        Some(column) => encoding.label.check(block, column),
-        None => Ok(()),
     }
 }
 

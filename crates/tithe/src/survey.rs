@@ -10,7 +10,6 @@ use crate::encoding::{Coding, Encoding, Feature, Label, LabelValue, Unseen};
 use crate::engine::{Engine, Missing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fingerprint::{Fingerprint, RowHasher, STRIP};
-use crate::full_data::check_labels;
 use crate::math::vectorized;
 use crate::pass::Pass;
 use crate::rng::{Purpose, Seed};
@@ -190,7 +189,7 @@ pub(crate) fn check_rows(
     let found = pass.visit(&mut pass.worker(), block)?;
     check(table, &found, missing, &row_name)?;
     let Some(known) = known else { return Ok(()) };
-    check_labels(known, block)?;
+    known.check_labels(block)?;
     let encoding = fitting(known, settings.unseen, table, &found)?;
     encoding.encoder(block).map(|_| ())
 }

@@ -13,7 +13,7 @@ use crate::encoding::{Encoding, Scratch};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fit::Fit;
-use crate::full_data::{Identity, check_labels};
+use crate::full_data::Identity;
 use crate::model::likelihood::ValueSums;
 use crate::pass::Pass;
 use crate::psis::Psis;
@@ -241,7 +241,7 @@ impl Pass for Evaluating<'_> {
     }
 
     fn visit(&self, scratch: &mut Scratch, block: &Block) -> Result<Evaluated> {
-        check_labels(&self.encoding, block)?;
+        self.encoding.check_labels(block)?;
         let encoder = self.encoding.encoder(block)?;
         let mut sums = ValueSums::new(self.theta.len());
         for t in 0..encoder.tiles() {

@@ -8,6 +8,7 @@ use arrow_schema::DataType;
 use memchr::{memchr, memchr_iter};
 
 use super::chunk::{Chunk, Chunker};
+use super::guess::Guess;
 use super::input::{Input, Packing};
 use super::part::{Part, check_columns, check_names};
 use super::row::{Fault, Token, row, skip_blank, token};
@@ -94,7 +95,7 @@ impl Delimited {
             chunk = next_chunk()?;
         }
         let fields = names.into_iter().zip(&guesses).map(|(name, guess)| field(name, guess.kind())).collect();
-        let undecided = guesses.iter().map(|guess| *guess == Guess::default()).collect();
+        let undecided = guesses.iter().map(Guess::is_undecided).collect();
         Ok(Delimited { input, packing, dialect, data_start: chunk_start + start as u64, fields, undecided })
     }
 }
@@ -192,37 +193,14 @@ fn not_utf8(path: &Path) -> Error {
     .into()
 }
 
-/// How many values of a column looked like what so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Guess {
-    numbers: usize,
-    truths: usize,
-    words: usize,
-    begins_with_number: bool,
-}
-
-impl Guess {
-    fn look_at(&mut self, text: &[u8]) {
-        if is_missing(text) {
-        } else if number(text).is_some() {
-            self.begins_with_number |= *self == Guess::default();
-            self.numbers += 1;
-        } else if boolean(text).is_some() {
-            self.truths += 1;
-        } else {
-            self.words += 1;
-        }
-    }
-
-    /// A few words among numbers are mistakes, which reading the column will tell, and not a column of text.
-    fn kind(self) -> Kind {
-        let Guess { numbers, truths, words, begins_with_number } = self;
-        match (words, truths) {
-            (1.., _) if begins_with_number && words + truths < numbers => Kind::Number,
-            (0, 0) => Kind::Number,
-            (0, _) if numbers == 0 => Kind::Boolean,
-            _ => Kind::Text,
-        }
+fn look_at(guess: &mut Guess, text: &[u8]) {
+    if is_missing(text) {
+    } else if number(text).is_some() {
+        guess.number();
+    } else if boolean(text).is_some() {
+        guess.truth();
+    } else {
+        guess.word();
     }
 }
 
@@ -253,7 +231,7 @@ fn guess(
             return Err(ragged(path, rows, tokens.len(), names.len(), dialect));
         }
         for (guess, token) in guesses.iter_mut().zip(&tokens) {
-            guess.look_at(&token.text);
+            look_at(guess, &token.text);
         }
         rows += 1;
         at = next;

@@ -9,6 +9,7 @@ mod chunk;
 mod csv;
 mod files;
 mod format;
+mod guess;
 mod input;
 mod libsvm;
 pub mod live;

@@ -8,6 +8,7 @@ use arrow_schema::DataType;
 use serde_json::{Map, Value};
 
 use super::chunk::{Chunk, Chunker};
+use super::guess::Guess;
 use super::input::{Input, Packing};
 use super::part::{Part, check_columns};
 use super::{OpenOptions, Scan, Unit};
@@ -29,16 +30,6 @@ pub(super) struct Ndjson {
     refuse_late_keys: bool,
 }
 
-/// How many values of a column were what so far.
-#[derive(Clone, Copy, Default, PartialEq)]
-struct Guess {
-    numbers: usize,
-    truths: usize,
-    words: usize,
-    others: usize,
-    begins_with_number: bool,
-}
-
 impl Ndjson {
     /// Looks at the first rows: the columns are the keys of the first by name, then those that only later rows have.
     pub fn open(input: Arc<Input>, packing: Packing, chunk: usize, options: &OpenOptions) -> Result<Ndjson> {
@@ -46,7 +37,7 @@ impl Ndjson {
         let failed = |error| packing.failure(path, error);
         let mut chunker = Chunker::new(packing.unpack(&input)?, false, chunk);
         let mut names: Vec<String> = Vec::new();
-        let mut guesses: Vec<Guess> = Vec::new();
+        let mut seen: Vec<Seen> = Vec::new();
         let mut rows = 0;
         while rows < ROWS_LOOKED_AT
             && let Some(chunk) = chunker.next().map_err(failed)?
@@ -60,18 +51,18 @@ impl Ndjson {
                 for (name, value) in object {
                     let at = names.iter().position(|known| *known == name).unwrap_or_else(|| {
                         names.push(name);
-                        guesses.push(Guess::default());
+                        seen.push(Seen::default());
                         names.len() - 1
                     });
-                    guesses[at].look_at(&value);
+                    seen[at].look_at(&value);
                 }
             }
         }
         if names.is_empty() {
             return Err(Error::malformed(path, "is empty"));
         }
-        let fields = names.into_iter().zip(&guesses).map(|(name, guess)| field(name, guess.kind())).collect();
-        let undecided = guesses.iter().map(|guess| *guess == Guess::default()).collect();
+        let fields = names.into_iter().zip(&seen).map(|(name, seen)| field(name, seen.kind())).collect();
+        let undecided = seen.iter().map(Seen::is_undecided).collect();
         Ok(Ndjson { input, packing, chunk, fields, undecided, refuse_late_keys: options.refuse_late_keys })
     }
 
@@ -84,30 +75,30 @@ impl Ndjson {
     }
 }
 
-impl Guess {
+/// What a column holds, by its first values.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    guess: Guess,
+    has_others: bool,
+}
+
+impl Seen {
     fn look_at(&mut self, value: &Value) {
         match value {
             Value::Null => {}
-            Value::Bool(_) => self.truths += 1,
-            Value::Number(_) => {
-                self.begins_with_number |= *self == Guess::default();
-                self.numbers += 1;
-            }
-            Value::String(_) => self.words += 1,
-            Value::Array(_) | Value::Object(_) => self.others += 1,
+            Value::Bool(_) => self.guess.truth(),
+            Value::Number(_) => self.guess.number(),
+            Value::String(_) => self.guess.word(),
+            Value::Array(_) | Value::Object(_) => self.has_others = true,
         }
     }
 
-    /// A few words among numbers are mistakes, which reading the column will tell, and not a column of text.
     fn kind(self) -> Kind {
-        let Guess { numbers, truths, words, others, begins_with_number } = self;
-        match (others, words, truths) {
-            (1.., _, _) => Kind::Unsupported,
-            (0, 1.., _) if begins_with_number && words + truths < numbers => Kind::Number,
-            (0, 0, 0) => Kind::Number,
-            (0, 0, _) if numbers == 0 => Kind::Boolean,
-            _ => Kind::Text,
-        }
+        if self.has_others { Kind::Unsupported } else { self.guess.kind() }
+    }
+
+    fn is_undecided(&self) -> bool {
+        !self.has_others && self.guess.is_undecided()
     }
 }
 
