@@ -43,6 +43,35 @@ pub(crate) fn exp_nonpositive(x: f64) -> f64 {
     p * two_to_n
 }
 
+/// `2⁻ˣ` for `x ≥ 0`, to 2 units in the last place; beyond `x = 1021` it stays what it is there, as good as 0.
+///
+/// Cheaper than [`exp_nonpositive`]: an integer and a rest are exact parts of x, and the factor `ln 2` is in the
+/// coefficients.
+#[inline(always)]
+pub(crate) fn two_to_minus(x: f64) -> f64 {
+    let x = if x < 1021.0 { x } else { 1021.0 };
+    let shifted = ROUND - x;
+    let n = shifted - ROUND;
+    let r = -(x + n);
+    // 2ʳ = 1 + r·q(r), with q interpolating (2ʳ − 1)/r at Chebyshev's points of |r| ≤ ½: off by less than 2⁻⁵⁵.
+    let r2 = r * r;
+    let r4 = r2 * r2;
+    let pair = |low: f64, high: f64| r.mul_add(high, low);
+    let p0 = r2
+        .mul_add(pair(0.240_226_506_959_100_97, 0.055_504_108_664_821_6), pair(1.0, std::f64::consts::LN_2));
+    let p1 = r2.mul_add(
+        pair(1.540_353_044_173_605e-4, 1.525_273_382_983_612e-5),
+        pair(9.618_129_107_606_888e-3, 1.333_355_814_641_693_6e-3),
+    );
+    let p2 = r2.mul_add(
+        pair(7.072_585_949_269_223e-9, 4.454_960_598_186_518_6e-10),
+        pair(1.321_544_258_792_169e-6, 1.017_806_244_584_577_4e-7),
+    );
+    let p = r4.mul_add(r4.mul_add(p2, p1), p0);
+    // The integer n stands in the low bits of `shifted`; added to the exponent of p it multiplies by 2ⁿ.
+    f64::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 52))
+}
+
 /// `φ(s) = ln(1 + e^{−s})` and `−φ'(s) = 1/(1 + e^{s})` together, from one exponential and one division;
 /// both to a relative error below 1e-15 wherever they are normal numbers, and NaN only where `s` is not finite.
 #[inline(always)]
@@ -90,6 +119,12 @@ mod tests {
         }
 
         #[test]
+        fn powers_of_two_agree_with_the_standard_library(x in 0f64..=1020.9) {
+            let ours = two_to_minus(x);
+            prop_assert!((ours / (-x).exp2() - 1.0).abs() < 5e-16, "{x}: {ours} against {}", (-x).exp2());
+        }
+
+        #[test]
         fn softplus_and_slope_agree_with_the_standard_library(s in prop_oneof![-700f64..700.0, -3f64..3.0]) {
             let (softplus, slope) = softplus_and_slope(s);
             let expected = (-s).max(0.0) + (-s.abs()).exp().ln_1p();
@@ -117,6 +152,16 @@ mod tests {
         assert!(exp_nonpositive(-1e300) < 1e-300);
         assert!(exp_nonpositive(f64::NEG_INFINITY) < 1e-300);
         assert!(exp_nonpositive(-708.5) > 0.0);
+    }
+
+    #[test]
+    fn powers_of_two_at_the_edges() {
+        for n in 0..=1021 {
+            assert_eq!(two_to_minus(f64::from(n)), 0.5f64.powi(n));
+        }
+        for x in [1022.0, 1e300, f64::INFINITY, f64::NAN] {
+            assert_eq!(two_to_minus(x), 0.5f64.powi(1021));
+        }
     }
 
     #[test]

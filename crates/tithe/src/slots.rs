@@ -73,6 +73,7 @@ pub struct Picked {
 #[derive(Clone, Debug)]
 pub struct Racer {
     best: Vec<f64>,
+    /// Room for the shares' running sums.
     cumulative: Vec<f64>,
 }
 
@@ -85,13 +86,8 @@ impl Racer {
     /// Races the rows of a block, row n at rate `shares[n] ≥ 0`.
     pub fn race(&mut self, block: &Block, shares: &[f64], rng: &mut Rng) -> Slots {
         let mut cumulative = std::mem::take(&mut self.cumulative);
-        cumulative.clear();
-        let mut total = 0.0;
-        cumulative.extend(shares.iter().map(|share| {
-            total += share;
-            total
-        }));
-        let find = |place: f64| cumulative.partition_point(|&sum| sum <= place * total).min(shares.len() - 1);
+        let total = running_sums(shares, &mut cumulative);
+        let find = |place: f64| find(place * total, shares, &cumulative);
         let slots = self.race_by(block, total, find, |row| shares[row], rng);
         self.cumulative = cumulative;
         slots
@@ -149,6 +145,54 @@ impl Racer {
         let part = Part::copy(block, share, &mut winners);
         Slots { total, winners, parts: part.into_iter().collect() }
     }
+}
+
+/// Rows whose shares make one running sum: few are looked at closely, and their sum is quick.
+const STEP: usize = 128;
+
+/// The sums of the shares up to and with each step; returns that of all.
+fn running_sums(shares: &[f64], sums: &mut Vec<f64>) -> f64 {
+    let mut total = 0.0;
+    sums.clear();
+    sums.extend(shares.chunks(STEP).map(|step| {
+        total += vectorized(
+            #[inline(always)]
+            || sum_by_lanes(step),
+        );
+        total
+    }));
+    total
+}
+
+#[inline(always)]
+fn sum_by_lanes(values: &[f64]) -> f64 {
+    const LANES: usize = 32;
+    let (whole, rest) = values.as_chunks::<LANES>();
+    let mut lanes = [0.0; LANES];
+    for values in whole {
+        for l in 0..LANES {
+            lanes[l] += values[l];
+        }
+    }
+    lanes.iter().chain(rest).sum()
+}
+
+/// The row at `place` of the shares' running total; never one without a share, if there is any other.
+fn find(place: f64, shares: &[f64], sums: &[f64]) -> usize {
+    let step = sums.partition_point(|&sum| sum <= place).min(sums.len() - 1);
+    let mut sum = if step == 0 { 0.0 } else { sums[step - 1] };
+    let first = step * STEP;
+    let mut last = first;
+    for (row, &share) in (first..).zip(&shares[first..shares.len().min(first + STEP)]) {
+        sum += share;
+        if share > 0.0 {
+            last = row;
+            if sum > place {
+                break;
+            }
+        }
+    }
+    last
 }
 
 impl Part {

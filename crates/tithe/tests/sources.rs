@@ -222,6 +222,63 @@ fn typed_formats_come_out_alike() {
 }
 
 /// Bytes of memory that the numbers of a source's columns hold on to, once for each column.
+/// Where each unit of a scan begins, and the lengths of its segments.
+fn units(source: &dyn Source, columns: &[usize]) -> Vec<(Option<u64>, Vec<usize>)> {
+    let mut scan = source.scan(columns).unwrap();
+    let mut units = Vec::new();
+    while let Some(unit) = scan.next_unit().unwrap() {
+        let first_row = unit.first_row();
+        let mut lengths = Vec::new();
+        unit.decode(&mut |segment| {
+            lengths.push(segment.len);
+            Ok(())
+        })
+        .unwrap();
+        units.push((first_row, lengths));
+    }
+    units
+}
+
+#[test]
+fn large_row_groups_of_parquet_are_shared_and_cut_where_blocks_begin() {
+    let folder = TempDir::new().unwrap();
+    let short = RecordBatch::try_from_iter([("a", numbers(0..70_001)), ("b", words(0..70_001))]).unwrap();
+    let long = RecordBatch::try_from_iter([("a", numbers(0..400_000)), ("b", words(0..400_000))]).unwrap();
+    let paths = [("1.parquet", &short), ("2.parquet", &long)]
+        .map(|(name, batch)| write(&folder, name, parquet_bytes(batch, 1 << 20)));
+    let source = open(&paths, &OpenOptions::default()).unwrap();
+    let units = units(&*source, &[0, 1]);
+    // Every unit goes on where the last one ended, and its segments end where blocks do.
+    let mut row = 0;
+    for (first_row, lengths) in &units {
+        assert_eq!(*first_row, Some(row as u64));
+        for (number, length) in lengths.iter().enumerate() {
+            row += length;
+            let last_of_file = row == 70_001 || row == 470_001;
+            assert!(row % 65_536 == 0 || last_of_file, "segment {number} ends at {row}");
+        }
+    }
+    assert_eq!(row, 470_001);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    assert!(units.len() >= (2 * cores).min(5), "{units:?}");
+    let rows = everything(&*source).unwrap();
+    let expected =
+        (0..70_001).chain(0..400_000).map(|n| vec![format!("{:?}", f64::from(n)), format!("'{}'", word(n))]);
+    assert!(rows.into_iter().eq(expected));
+}
+
+fn numbers(range: std::ops::Range<i32>) -> ArrayRef {
+    Arc::new(range.map(f64::from).collect::<Float64Array>())
+}
+
+fn words(range: std::ops::Range<i32>) -> ArrayRef {
+    Arc::new(range.map(|n| Some(word(n))).collect::<StringArray>())
+}
+
+fn word(n: i32) -> String {
+    format!("w{}", n % 7)
+}
+
 fn bytes_held(source: &dyn Source, columns: &[usize]) -> usize {
     let mut scan = source.scan(columns).unwrap();
     let mut held = 0;

@@ -14,6 +14,9 @@ use super::{OpenOptions, Scan, Source, Unit, arrow, libsvm, ndjson, parquet};
 use crate::block::{Field, Kind};
 use crate::error::{Error, ErrorKind, Result};
 
+/// As many units should there be at least for each core, so that all have work to the end.
+const UNITS_A_CORE: u64 = 2;
+
 /// Files of one set of columns.
 pub(super) struct Files {
     parts: Arc<Vec<Box<dyn Part>>>,
@@ -40,6 +43,10 @@ impl Files {
         }
         let fields = agree(&mut parts)?;
         let rows = parts.iter().try_fold(0, |sum: u64, part| Some(sum.saturating_add(part.rows()?)));
+        if let Some(rows) = rows {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+            parts.iter_mut().for_each(|part| part.divide(rows.div_ceil(UNITS_A_CORE * cores)));
+        }
         Ok(Files { parts: Arc::new(parts), fields, rows })
     }
 }

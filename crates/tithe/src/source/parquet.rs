@@ -1,6 +1,7 @@
-//! Parquet: one unit per row group.
+//! Parquet: one unit per row group, or several where the groups are large.
 
 use std::io::BufReader;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,8 +21,9 @@ use super::{Scan, Unit};
 use crate::block::{Field, Kind, Segment};
 use crate::error::Result;
 
-/// Rows decoded at a time.
-const BATCH: usize = 65_536;
+/// Rows decoded at a time, from one multiple of it to the next: as blocks are, so that few must be put together from two
+/// pieces.
+const BATCH: u64 = 65_536;
 
 impl Length for Handle {
     fn len(&self) -> u64 {
@@ -46,6 +48,8 @@ pub(super) struct ParquetFile {
     input: Arc<Input>,
     metadata: ArrowReaderMetadata,
     fields: Vec<Field>,
+    /// Rows of a unit, at most.
+    unit_rows: u64,
 }
 
 impl ParquetFile {
@@ -63,16 +67,17 @@ impl ParquetFile {
         })?;
         let names: Vec<String> = fields.iter().map(|field| field.name.clone()).collect();
         check_names(path, &names, None)?;
-        Ok(ParquetFile { input, metadata, fields })
-    }
-
-    fn group_rows(&self, group: usize) -> u64 {
-        u64::try_from(self.metadata.metadata().row_group(group).num_rows()).unwrap_or(0)
+        Ok(ParquetFile { input, metadata, fields, unit_rows: u64::MAX })
     }
 
     fn groups(&self) -> usize {
         self.metadata.metadata().num_row_groups()
     }
+}
+
+/// How many rows a row group has, by the metadata.
+fn group_rows(metadata: &ArrowReaderMetadata, group: usize) -> u64 {
+    u64::try_from(metadata.metadata().row_group(group).num_rows()).unwrap_or(0)
 }
 
 impl Part for ParquetFile {
@@ -85,7 +90,7 @@ impl Part for ParquetFile {
     }
 
     fn rows(&self) -> Option<u64> {
-        Some((0..self.groups()).map(|group| self.group_rows(group)).fold(0, u64::saturating_add))
+        Some((0..self.groups()).map(|group| group_rows(&self.metadata, group)).fold(0, u64::saturating_add))
     }
 
     fn is_undecided(&self, column: usize) -> bool {
@@ -100,19 +105,26 @@ impl Part for ParquetFile {
         make_text(&mut self.fields[column])
     }
 
+    fn divide(&mut self, unit_rows: u64) {
+        self.unit_rows = unit_rows.checked_next_multiple_of(BATCH).unwrap_or(u64::MAX).max(BATCH);
+    }
+
     fn scan(&self, columns: &[usize], first_row: Option<u64>) -> Result<Box<dyn Scan>> {
         check_columns(&self.fields, columns)?;
         let projection = Projection::new(&self.fields, columns);
         let mut next_row = first_row;
-        let groups = (0..self.groups()).map(|group| {
-            let rows = self.group_rows(group);
-            let first_row = next_row;
-            next_row = first_row.map(|row| row.saturating_add(rows));
-            (group, rows, first_row)
-        });
-        let groups: Vec<_> = groups.filter(|(_, rows, _)| *rows > 0).collect();
+        let mut pieces = Vec::new();
+        for group in 0..self.groups() {
+            let rows = group_rows(&self.metadata, group);
+            let place = next_row.unwrap_or(0);
+            for rows in pieces_of(place..place.saturating_add(rows), self.unit_rows) {
+                let first_row = next_row.map(|_| rows.start);
+                pieces.push(Piece { group, rows: rows.start - place..rows.end - place, first_row });
+            }
+            next_row = next_row.map(|row| row.saturating_add(rows));
+        }
         Ok(Box::new(ParquetScan {
-            groups: groups.into_iter(),
+            pieces: pieces.into_iter(),
             plan: Arc::new(Plan {
                 handle: self.input.open()?,
                 input: self.input.clone(),
@@ -133,29 +145,46 @@ struct Plan {
     projection: Projection,
 }
 
+/// Some rows of a row group.
+struct Piece {
+    group: usize,
+    /// Counted from the start of the group.
+    rows: Range<u64>,
+    /// Where they stand in the input, as far as it is known.
+    first_row: Option<u64>,
+}
+
+/// Cuts a range wherever it crosses a multiple of `step`.
+fn pieces_of(rows: Range<u64>, step: u64) -> impl Iterator<Item = Range<u64>> {
+    let mut start = rows.start;
+    std::iter::from_fn(move || {
+        let end = (start / step).saturating_add(1).saturating_mul(step).min(rows.end);
+        let piece = start..end;
+        start = end;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
 struct ParquetScan {
-    groups: std::vec::IntoIter<(usize, u64, Option<u64>)>,
+    pieces: std::vec::IntoIter<Piece>,
     plan: Arc<Plan>,
 }
 
 impl Scan for ParquetScan {
     fn next_unit(&mut self) -> Result<Option<Box<dyn Unit>>> {
-        Ok(self.groups.next().map(|(group, rows, first_row)| -> Box<dyn Unit> {
-            Box::new(RowGroup { plan: self.plan.clone(), group, rows, first_row })
-        }))
+        let unit = |piece| -> Box<dyn Unit> { Box::new(ParquetUnit { plan: self.plan.clone(), piece }) };
+        Ok(self.pieces.next().map(unit))
     }
 }
 
-struct RowGroup {
+struct ParquetUnit {
     plan: Arc<Plan>,
-    group: usize,
-    rows: u64,
-    first_row: Option<u64>,
+    piece: Piece,
 }
 
-impl Unit for RowGroup {
+impl Unit for ParquetUnit {
     fn first_row(&self) -> Option<u64> {
-        self.first_row
+        self.piece.first_row
     }
 
     fn file(&self) -> &Path {
@@ -163,26 +192,57 @@ impl Unit for RowGroup {
     }
 
     fn decode(self: Box<Self>, emit: &mut dyn FnMut(Segment) -> Result<()>) -> Result<()> {
-        let plan = &*self.plan;
-        let path = plan.input.path();
+        let Piece { group, rows, first_row } = &self.piece;
+        // What stands ahead of the first block is decoded by itself, so that batches and blocks begin together.
+        let head = (BATCH - first_row.unwrap_or(0) % BATCH) % BATCH;
+        let head = head.min(rows.end - rows.start);
+        let mut decoded = 0;
+        for part in [rows.start..rows.start + head, rows.start + head..rows.end] {
+            if !part.is_empty() {
+                decoded += self.plan.decode(*group, part, emit)?;
+            }
+        }
+        // Positions were given out by the row counts of the metadata.
+        guarded(self.file(), "Parquet", || match decoded == rows.end - rows.start {
+            true => Ok(()),
+            false => Err(format!("row group {group} does not hold as many rows as it says")),
+        })
+    }
+}
+
+impl Plan {
+    /// Decodes some rows of a row group, and tells how many there were.
+    fn decode(
+        &self,
+        group: usize,
+        rows: Range<u64>,
+        emit: &mut dyn FnMut(Segment) -> Result<()>,
+    ) -> Result<u64> {
+        let path = self.input.path();
         let mut reader = guarded(path, "Parquet", || {
-            ParquetRecordBatchReaderBuilder::new_with_metadata(plan.handle.clone(), plan.metadata.clone())
-                .with_row_groups(vec![self.group])
-                .with_projection(plan.mask.clone())
-                .with_batch_size(BATCH)
-                .build()
+            let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
+                self.handle.clone(),
+                self.metadata.clone(),
+            )
+            .with_row_groups(vec![group])
+            .with_projection(self.mask.clone())
+            .with_batch_size(BATCH as usize);
+            if rows.start > 0 {
+                builder = builder.with_offset(rows.start as usize);
+            }
+            // The last rows have no limit: more of them than the metadata knows of must be noticed.
+            if rows.end < group_rows(&self.metadata, group) {
+                builder = builder.with_limit((rows.end - rows.start) as usize);
+            }
+            builder.build()
         })?;
         let mut decoded = 0;
         while let Some(segment) = guarded(path, "Parquet", || {
-            reader.next().map(|batch| plan.projection.segment(&batch?)).transpose()
+            reader.next().map(|batch| self.projection.segment(&batch?)).transpose()
         })? {
             decoded += segment.len as u64;
             emit(segment)?;
         }
-        // Positions were given out by the row counts of the metadata.
-        guarded(path, "Parquet", || match decoded == self.rows {
-            true => Ok(()),
-            false => Err(format!("row group {} holds {decoded} rows instead of {}", self.group, self.rows)),
-        })
+        Ok(decoded)
     }
 }

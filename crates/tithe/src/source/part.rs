@@ -43,6 +43,9 @@ pub(super) trait Part: Send + Sync {
     /// LIBSVM: has all these features.
     fn widen(&mut self, _indices: Indices) {}
 
+    /// Makes units of no more than about so many rows, where that can be chosen.
+    fn divide(&mut self, _unit_rows: u64) {}
+
     /// Starts reading; `first_row` is the position of the first row in the whole input, where it is known.
     fn scan(&self, columns: &[usize], first_row: Option<u64>) -> Result<Box<dyn Scan>>;
 
