@@ -171,10 +171,11 @@ pub fn plain_shares(
     theta_star: &[f64],
     rule: CenterRule,
 ) -> Vec<f64> {
-    let distance = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+    let squared = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
     let nearest = |z: &[f64]| {
-        let distances: Vec<f64> = centers.rows().map(|q| distance(z, q)).collect();
-        (0..distances.len()).rev().min_by(|&a, &b| distances[a].total_cmp(&distances[b])).unwrap_or(0)
+        let distances: Vec<f64> = centers.rows().map(|q| squared(z, q)).collect();
+        // Of equals the first.
+        (0..distances.len()).min_by(|&a, &b| distances[a].total_cmp(&distances[b])).unwrap_or(0)
     };
     let group: Vec<usize> = points.iter().map(|(z, _)| nearest(z)).collect();
     let share = |n: usize| {
@@ -193,7 +194,7 @@ pub fn plain_shares(
                 }
             };
             let along: f64 = anchor.iter().zip(z).zip(theta_star).map(|((a, z), t)| (a - z) * t).sum();
-            sum += mass * (-radius * distance(&anchor, z) - along.abs()).exp();
+            sum += mass * (-radius * squared(&anchor, z).sqrt() - along.abs()).exp();
         }
         w / sum
     };

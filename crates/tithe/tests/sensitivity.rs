@@ -83,6 +83,19 @@ fn all_reference_cases_agree_to_1e_12() {
     }
 }
 
+#[test]
+fn a_row_between_two_centres_belongs_to_the_first() {
+    let rows: Rows =
+        [[0.0, 0.0], [-500.0, -500.0], [0.0, 0.0], [-500.0, 0.0]].map(|z| (z.to_vec(), 1.0)).into();
+    let centers = Centers::new(2, vec![1e6, 1e6, -500.0, -500.0, 0.0, 0.0, 0.0, 0.0]);
+    for rule in [CenterRule::Exact, CenterRule::Quick] {
+        let fast = fast_shares(&rows, &centers, 2.3, &[0.3, 0.1], rule);
+        assert_close(&fast, &plain_shares(&rows, &centers, 2.3, &[0.3, 0.1], rule), "a tie");
+        // The two rows at the origin have only each other.
+        assert_close(&fast[..1], &[0.5], "a tie");
+    }
+}
+
 fn any_rows() -> impl Strategy<Value = (Rows, usize)> {
     (1usize..6, 1usize..200, 0.0f64..3.0, 0.0f64..4.0).prop_flat_map(|(dim, n, spread, weight_spread)| {
         let z = prop_oneof![
