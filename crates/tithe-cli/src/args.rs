@@ -13,7 +13,8 @@ use tithe::source::Format;
 
 pub use paper::{CompareArgs, FigureArg, PaperArgs};
 pub use posterior::{
-    DemoArgs, ExportArgs, FitArgs, GenerateArgs, PosteriorFormat, PredictArgs, PriorArgs, ToolArg, UnseenArg,
+    DemoArgs, ExportArgs, FitArgs, GenerateArgs, PosteriorFormat, PredictArgs, PriorArgs, ReportArgs,
+    ToolArg, UnseenArg,
 };
 pub use stream::{MergeArgs, StreamArgs};
 pub use verify::{CertifyArgs, VerifyArgs};
@@ -46,6 +47,8 @@ pub enum Command {
     Compare(Box<CompareArgs>),
     /// Give new rows the probability of the positive class, with its interval.
     Predict(Box<PredictArgs>),
+    /// Write one page that shows a posterior, to look at in a browser.
+    Report(ReportArgs),
     /// Write a coreset and a ready model for Stan, PyMC or NumPyro.
     Export(ExportArgs),
     /// Make the paper's synthetic data, of any size.

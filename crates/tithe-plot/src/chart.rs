@@ -390,6 +390,7 @@ fn mark(svg: &mut String, x: f64, y: f64, marker: Marker, color: Color) {
     };
 }
 
-fn escaped(text: &str) -> String {
+/// Text as SVG and HTML have it.
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

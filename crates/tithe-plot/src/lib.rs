@@ -31,5 +31,5 @@ mod png;
 mod style;
 
 pub use axis::{Axis, Scale};
-pub use chart::{Chart, Curve, Level, Panel, Point};
+pub use chart::{Chart, Curve, Level, Panel, Point, escaped};
 pub use style::{Color, Line, Marker};

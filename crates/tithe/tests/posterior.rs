@@ -309,6 +309,35 @@ fn heavy_tails_are_explored() {
     }
 }
 
+/// Three rows of a rare level, all of one class: the posterior of its coefficient ends in a wall, 150 times as steep as
+/// the prior is wide. Trajectories that run into it must not be taken for well adapted.
+#[test]
+fn a_level_that_separates_the_classes_makes_few_trajectories_diverge() {
+    const ROWS: usize = 41_000;
+    let share = 3.0 / ROWS as f64;
+    let scale = (share * (1.0 - share)).sqrt();
+    let (absent, present) = (-share / scale, (1.0 - share) / scale);
+    let mut rng = Seed(5).stream(Purpose::Clustering, 0);
+    let mut points = Points::new(3);
+    let mut push = |level: f64, y: f64, w: f64| {
+        let x: f64 = StandardNormal.sample(&mut rng);
+        points.push(&[y, y * x, y * level], w);
+    };
+    push(present, -1.0, 3.0);
+    for n in 0..400 {
+        push(absent, if n % 9 == 0 { 1.0 } else { -1.0 }, 100.0);
+    }
+    let priors = Priors::same("normal:2".parse().expect("a prior"), 3);
+    let draws = draw(&points, &priors, Sampler::Nuts, &Settings::default());
+    for chain in &draws.chains {
+        let Stats::Hamiltonian { diverging, .. } = &chain.stats else { panic!("NUTS") };
+        let count = diverging.iter().filter(|diverging| **diverging).count();
+        assert!(count * 50 < diverging.len(), "{count} of {}", diverging.len());
+    }
+    let summary = diagnostics::summary(&draws);
+    assert!(summary.iter().all(|c| c.r_hat < 1.02), "{summary:?}");
+}
+
 #[test]
 fn settings_that_make_no_sense_are_refused() {
     let points = simulated(&mut Seed(7).stream(Purpose::Generate, 0), &[1.0], 20);

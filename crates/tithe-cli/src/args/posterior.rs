@@ -133,6 +133,20 @@ pub enum UnseenArg {
     Reference,
 }
 
+/// `tithe report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// The posterior file.
+    pub posterior: PathBuf,
+
+    /// The page to write; it needs no other file.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: PathBuf,
+
+    #[command(flatten)]
+    pub show: OutputArgs,
+}
+
 /// `tithe export`.
 #[derive(Debug, Args)]
 pub struct ExportArgs {

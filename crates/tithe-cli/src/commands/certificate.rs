@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tithe::calibration::certificate::{Certificate, Guard, Verdict};
-use tithe::coreset::{CalibrationFacts, Coreset};
+use tithe::coreset::{CalibrationFacts, Coreset, Provenance};
 
 use crate::show::{count, number};
 
@@ -59,13 +59,18 @@ pub fn record_of(names: &[String], certificate: &Certificate) -> Value {
 
 /// A coreset's own certificate in a few lines, each with two spaces before it.
 pub fn lines(coreset: &Coreset) -> String {
-    let composed = composition(coreset);
-    let Some(facts) = &coreset.provenance.calibration else { return composed };
-    let against = match coreset.provenance.composition {
+    lines_from(&coreset.provenance, &coreset.encoding.coefficient_names())
+}
+
+/// The same, by how the coreset was made.
+pub fn lines_from(provenance: &Provenance, names: &[String]) -> String {
+    let composed = composition(provenance);
+    let Some(facts) = &provenance.calibration else { return composed };
+    let against = match provenance.composition {
         Some(_) => "posterior of the coresets that went into it",
         None => FULL_DATA,
     };
-    let mut text = lines_against(&coreset.encoding.coefficient_names(), &facts.certificate, against);
+    let mut text = lines_against(names, &facts.certificate, against);
     if facts.guard == Guard::Reference {
         text += "    calibration did not improve on the selection's own weights, which were kept\n";
     }
@@ -75,8 +80,8 @@ pub fn lines(coreset: &Coreset) -> String {
 const FULL_DATA: &str = "full data's posterior";
 
 /// How a coreset came of others, in a line or two.
-fn composition(coreset: &Coreset) -> String {
-    let Some(composition) = &coreset.provenance.composition else { return String::new() };
+fn composition(provenance: &Provenance) -> String {
+    let Some(composition) = &provenance.composition else { return String::new() };
     let mut text = format!(
         "  made of {} coresets, at most {} steps from the data\n",
         count(composition.parts),

@@ -134,7 +134,13 @@ fn describe_posterior(args: &InspectArgs, fit: &Fit) -> String {
     for finding in &fit.findings {
         line("warning", finding.to_string());
     }
-    lines.join("\n") + "\n"
+    let certificate = match &fit.basis {
+        Basis::Coreset { provenance, .. } => {
+            certificate::lines_from(provenance, &fit.encoding.coefficient_names())
+        }
+        Basis::Data { .. } => String::new(),
+    };
+    lines.join("\n") + "\n" + &certificate
 }
 
 fn describe_corrected(args: &InspectArgs, story: &Value) -> String {

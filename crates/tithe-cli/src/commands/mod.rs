@@ -13,6 +13,7 @@ pub mod inspect;
 pub mod merge;
 pub mod paper;
 pub mod predict;
+pub mod report;
 pub mod stream;
 pub mod verify;
 

@@ -13,6 +13,8 @@ use crate::rng::{Rng, open_unit};
 
 /// Mean acceptance that the step size aims at.
 const TARGET_ACCEPTANCE: f64 = 0.8;
+/// A larger share of divergent trajectories makes it aim higher.
+const MOST_DIVERGING: f64 = 0.02;
 /// Doublings after which a trajectory is cut.
 const MAX_DEPTH: u32 = 10;
 /// A trajectory whose energy rises by so much diverges.
@@ -36,7 +38,7 @@ pub(super) fn chain(
     state.position = dispersed(dim, rng);
     state.value = dynamics.density.start(&state.position, &mut state.gradient)?;
     dynamics.step = dynamics.reasonable_step(&state, rng);
-    let mut averaging = DualAveraging::new(dynamics.step);
+    let mut averaging = DualAveraging::new(dynamics.step, TARGET_ACCEPTANCE);
     let mut moments = Moments::new(dim);
     let windows = Windows::new(settings.warmup);
 
@@ -46,7 +48,7 @@ pub(super) fn chain(
     for i in 0..total {
         let note = dynamics.transition(&mut state, rng);
         if i < settings.warmup {
-            dynamics.step = averaging.update(note.acceptance);
+            dynamics.step = averaging.update(&note);
             if windows.slow(i) {
                 moments.add(&state.position);
             }
@@ -54,7 +56,7 @@ pub(super) fn chain(
                 moments.shrunk_variance(&mut dynamics.variance);
                 moments = Moments::new(dim);
                 dynamics.step = dynamics.reasonable_step(&state, rng);
-                averaging = DualAveraging::new(dynamics.step);
+                averaging = averaging.again(dynamics.step);
             }
             if i + 1 == settings.warmup {
                 dynamics.step = averaging.final_step();
@@ -326,7 +328,15 @@ fn log_add(a: f64, b: f64) -> f64 {
 }
 
 /// Nesterov's dual averaging of the logarithm of the step (Hoffman and Gelman 2014, section 3.2).
+///
+/// Where the density ends in a wall (a level that separates the classes), the mean acceptance over a trajectory's steps is
+/// high for steps of any size: most are taken before the wall. So a trajectory that diverges counts as refused, and if
+/// such ones are still frequent at the end of a window, the next one aims higher.
 struct DualAveraging {
+    /// The mean acceptance to aim at.
+    target: f64,
+    /// The share of divergent trajectories, mainly among the last few dozen.
+    diverging: f64,
     centre: f64,
     count: f64,
     error: f64,
@@ -334,18 +344,34 @@ struct DualAveraging {
 }
 
 impl DualAveraging {
-    fn new(step: f64) -> DualAveraging {
-        DualAveraging { centre: (10.0 * step).ln(), count: 0.0, error: 0.0, log_step_mean: 0.0 }
+    fn new(step: f64, target: f64) -> DualAveraging {
+        DualAveraging {
+            target,
+            diverging: 0.0,
+            centre: (10.0 * step).ln(),
+            count: 0.0,
+            error: 0.0,
+            log_step_mean: 0.0,
+        }
+    }
+
+    /// Begins again at a step, for another metric.
+    fn again(&self, step: f64) -> DualAveraging {
+        // A short window ends before the step has settled.
+        let often = self.count > 100.0 && self.diverging > MOST_DIVERGING;
+        DualAveraging::new(step, if often { 0.5 * (1.0 + self.target) } else { self.target })
     }
 
     /// The step to try next.
-    fn update(&mut self, acceptance: f64) -> f64 {
+    fn update(&mut self, note: &Note) -> f64 {
+        let acceptance = if note.diverging { 0.0 } else { note.acceptance };
+        self.diverging += (f64::from(u8::from(note.diverging)) - self.diverging) / 30.0;
         const SHRINKAGE: f64 = 0.05;
         const DELAY: f64 = 10.0;
         const DECAY: f64 = 0.75;
         self.count += 1.0;
         let weight = 1.0 / (self.count + DELAY);
-        self.error = (1.0 - weight) * self.error + weight * (TARGET_ACCEPTANCE - acceptance);
+        self.error = (1.0 - weight) * self.error + weight * (self.target - acceptance);
         let log_step = self.centre - self.count.sqrt() / SHRINKAGE * self.error;
         let weight = self.count.powf(-DECAY);
         self.log_step_mean = weight * log_step + (1.0 - weight) * self.log_step_mean;

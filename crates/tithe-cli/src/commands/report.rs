@@ -1,0 +1,324 @@
+//! `tithe report`: one page that shows a posterior, and needs no other file.
+
+use std::fmt::Write;
+
+use serde_json::json;
+use tithe::diagnostics::{CoefficientSummary, quantile};
+use tithe::error::Result;
+use tithe::files::{prior_scale, read_posterior};
+use tithe::fit::{Basis, Fit};
+use tithe_plot::{Axis, Chart, Color, Curve, Line, Marker, Panel, Point, Scale, escaped};
+
+use crate::args::ReportArgs;
+use crate::commands::{certificate, create_output};
+use crate::plan;
+use crate::show::{self, count, number};
+
+/// Coefficients whose draws are drawn: a page should not scroll for ever.
+const DRAWN: usize = 12;
+/// Points of a density, and of a chain's path.
+const DENSITY_POINTS: usize = 80;
+const PATH_POINTS: usize = 150;
+const CHAIN_COLORS: [Color; 6] =
+    [Color::BLUE, Color::VERMILION, Color::GREEN, Color::PURPLE, Color::ORANGE, Color::SKY];
+
+/// Writes the page.
+pub fn run(args: &ReportArgs) -> Result<()> {
+    let fit = read_posterior(&args.posterior)?;
+    plan::refuse_overwriting(std::slice::from_ref(&args.posterior), &args.output)?;
+    create_output(&args.output)?.write(page(&fit).as_bytes())?;
+    if args.show.json {
+        show::print(&format!("{}\n", json!({"output": args.output, "findings": fit.findings})));
+    } else {
+        show::print(&format!("the page is {}\n", args.output.display()));
+    }
+    Ok(())
+}
+
+fn page(fit: &Fit) -> String {
+    let label = &fit.encoding.label;
+    let title = format!("Posterior of {} = {}", label.column, label.positive);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
+         <style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{}{}{}{}{}</body>\n</html>\n",
+        state(fit),
+        coefficients(fit),
+        draws(fit),
+        priors(fit),
+        origin(fit),
+        title = escaped(&title),
+    )
+}
+
+const STYLE: &str = "
+body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.6rem; margin-bottom: .3rem } h2 { font-size: 1.15rem; margin-top: 2.2rem }
+p.lead { color: #555; margin-top: 0 } .wide { overflow-x: auto }
+table { border-collapse: collapse } th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap }
+th { border-bottom: 1px solid #999; font-weight: 600 } tr + tr td { border-top: 1px solid #eee }
+th:first-child, td:first-child { text-align: left } td.name { white-space: normal; overflow-wrap: anywhere }
+table.facts td { text-align: left; white-space: normal; vertical-align: top }
+.well, .amiss { border-left: 4px solid #009e73; background: #f0f8f5; padding: .6rem 1rem }
+.amiss { border-color: #d55e00; background: #fdf3ec } .well p, .amiss p { margin: .3rem 0 }
+svg { max-width: 100%; height: auto } .note { color: #555; font-size: .9rem }
+";
+
+/// What the draws are worth, first of all.
+fn state(fit: &Fit) -> String {
+    let settings = &fit.settings;
+    let mut html = format!(
+        "<p class=\"lead\">{} chains of {} draws by {}, fitted to {}.</p>\n",
+        settings.chains,
+        count(settings.draws as u64),
+        fit.sampler,
+        match &fit.basis {
+            Basis::Coreset { size, provenance } =>
+                format!("{} weighted rows that stand for {}", count(*size), count(provenance.rows)),
+            Basis::Data { rows, .. } => format!("all {} rows", count(*rows)),
+        }
+    );
+    if fit.findings.is_empty() {
+        let worst = |value: fn(&CoefficientSummary) -> f64, pick: fn(f64, f64) -> f64| {
+            fit.summary.iter().map(value).filter(|value| value.is_finite()).reduce(pick)
+        };
+        let mut figures = Vec::new();
+        if let Some(r_hat) = worst(|c| c.r_hat, f64::max) {
+            figures.push(format!("R-hat at most {r_hat:.3}"));
+        }
+        if let Some(ess) = worst(|c| c.ess_bulk.min(c.ess_tail), f64::min) {
+            figures.push(format!("at least {} effective draws for every coefficient", count(ess as u64)));
+        }
+        let _ = writeln!(
+            html,
+            "<div class=\"well\"><p><b>Nothing is amiss with the draws.</b> {}</p></div>",
+            figures.join(", ")
+        );
+    } else {
+        html += "<div class=\"amiss\">";
+        for finding in &fit.findings {
+            let _ = write!(html, "<p>{}</p>", escaped(&finding.to_string()));
+        }
+        html += "</div>\n";
+    }
+    html
+}
+
+/// The table of the coefficients, each with its interval drawn beside it.
+fn coefficients(fit: &Fit) -> String {
+    let effects = effects(fit);
+    let (low, high) = effects
+        .iter()
+        .flatten()
+        .fold((0.0f64, 0.0f64), |(low, high), effect| (low.min(effect.low), high.max(effect.high)));
+    let (unit, whose) = match prior_scale(&fit.encoding) {
+        "standardised" => {
+            ("sd", "standard deviation (of the level, where a column is text or true or false)")
+        }
+        _ => ("unit", "unit"),
+    };
+    let mut html = format!(
+        "<h2>Coefficients</h2>\n<div class=\"wide\"><table>\n<tr><th>coefficient</th><th>effect of one {unit}</th><th>mean</th>\
+         <th>sd</th><th>5 %</th><th>95 %</th><th>odds ratio</th><th>R-hat</th><th>ESS bulk</th><th>ESS tail</th></tr>\n"
+    );
+    for (c, effect) in fit.summary.iter().zip(&effects) {
+        let _ = writeln!(
+            html,
+            "<tr><td class=\"name\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+             <td>{:.3}</td><td>{:.0}</td><td>{:.0}</td></tr>",
+            escaped(&c.name),
+            effect.as_ref().map_or(String::new(), |effect| effect.strip(low, high)),
+            number(c.mean),
+            number(c.sd),
+            number(c.q05),
+            number(c.q95),
+            effect.as_ref().map_or(String::new(), |_| number(c.q50.exp())),
+            c.r_hat,
+            c.ess_bulk,
+            c.ess_tail,
+        );
+    }
+    html + &format!(
+        "</table></div>\n<p class=\"note\">Coefficients are on the data's own scale; the odds ratio is of one more unit, by \
+         the median. Drawn: the median and the 90 % interval of the effect of one {whose}, in log-odds, all on \
+         one axis; the grey line is no effect.</p>\n"
+    )
+}
+
+/// The effect of one standard deviation of a column, in log-odds: comparable among columns.
+struct Effect {
+    low: f64,
+    middle: f64,
+    high: f64,
+}
+
+/// The effects of all coefficients; an intercept has none.
+fn effects(fit: &Fit) -> Vec<Option<Effect>> {
+    let (_, scales) = fit.encoding.transform();
+    let effect = |(i, (c, scale)): (usize, (&CoefficientSummary, &f64))| {
+        let is_intercept = fit.encoding.intercept && i == 0;
+        (!is_intercept).then_some(Effect { low: c.q05 * scale, middle: c.q50 * scale, high: c.q95 * scale })
+    };
+    fit.summary.iter().zip(&scales).enumerate().map(effect).collect()
+}
+
+impl Effect {
+    /// A small drawing of the interval on an axis from `low` to `high`.
+    fn strip(&self, low: f64, high: f64) -> String {
+        const WIDTH: f64 = 180.0;
+        let at = |value: f64| 6.0 + (WIDTH - 12.0) * (value - low) / (high - low).max(f64::MIN_POSITIVE);
+        format!(
+            "<svg width=\"{WIDTH}\" height=\"16\" viewBox=\"0 0 {WIDTH} 16\"><path d=\"M{zero:.1} 0V16\" stroke=\"#aaa\"/>\
+             <path d=\"M{:.1} 8H{:.1}\" stroke=\"#0072b2\" stroke-width=\"2.5\"/>\
+             <circle cx=\"{:.1}\" cy=\"8\" r=\"3.5\" fill=\"#0072b2\"/></svg>",
+            at(self.low),
+            at(self.high),
+            at(self.middle),
+            zero = at(0.0),
+        )
+    }
+}
+
+/// Densities and paths of the chains, of the coefficients that mix worst.
+fn draws(fit: &Fit) -> String {
+    let mut order: Vec<usize> = (0..fit.summary.len()).collect();
+    order.sort_by(|&a, &b| fit.summary[a].ess_bulk.total_cmp(&fit.summary[b].ess_bulk));
+    order.truncate(DRAWN);
+    order.sort_unstable();
+    let panels = order.iter().flat_map(|&i| {
+        let chains = fit.draws.coefficient(i);
+        let name = &fit.summary[i].name;
+        [density_panel(name, &chains), path_panel(name, &chains)]
+    });
+    let chart = Chart { title: "Draws".to_string(), panels: panels.collect(), columns: 2 };
+    let which = match fit.summary.len() {
+        all if all > DRAWN => format!("The {DRAWN} of {all} coefficients with the fewest effective draws. "),
+        _ => String::new(),
+    };
+    format!(
+        "<h2>Draws</h2>\n<p class=\"note\">{which}Left: the density of each chain's draws, which should agree. Right: the \
+         chains draw by draw, which should look like noise about one level.</p>\n{}",
+        chart.svg()
+    )
+}
+
+fn density_panel(name: &str, chains: &[Vec<f64>]) -> Panel {
+    panel(name, name, "density", chains, density)
+}
+
+fn path_panel(name: &str, chains: &[Vec<f64>]) -> Panel {
+    panel(name, "draw", "", chains, |draws| {
+        let step = draws.len().div_ceil(PATH_POINTS).max(1);
+        draws.iter().enumerate().step_by(step).map(|(i, draw)| Point::new(i as f64 + 1.0, *draw)).collect()
+    })
+}
+
+fn panel(title: &str, x: &str, y: &str, chains: &[Vec<f64>], points: impl Fn(&[f64]) -> Vec<Point>) -> Panel {
+    let curve = |(chain, draws): (usize, &Vec<f64>)| Curve {
+        name: format!("chain {}", chain + 1),
+        points: points(draws),
+        color: CHAIN_COLORS[chain % CHAIN_COLORS.len()],
+        marker: Marker::None,
+        line: Line::Solid,
+    };
+    Panel {
+        title: title.to_string(),
+        x: Axis::new(x, Scale::Linear),
+        y: Axis::new(y, Scale::Linear),
+        curves: chains.iter().enumerate().map(curve).collect(),
+        levels: Vec::new(),
+    }
+}
+
+/// A Gaussian kernel density, with Silverman's bandwidth `0.9·min(sd, IQR/1.34)·n^(−1/5)`.
+fn density(draws: &[f64]) -> Vec<Point> {
+    let mut sorted = draws.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else { return Vec::new() };
+    let n = sorted.len() as f64;
+    let mean = sorted.iter().sum::<f64>() / n;
+    let sd = (sorted.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n).sqrt();
+    let spread = (quantile(&sorted, 0.75) - quantile(&sorted, 0.25)) / 1.34;
+    let width = 0.9 * if spread > 0.0 { sd.min(spread) } else { sd } * n.powf(-0.2);
+    if width.is_nan() || width <= 0.0 {
+        return Vec::new();
+    }
+    let (low, high) = (first - 2.0 * width, last + 2.0 * width);
+    let at = |k: usize| low + (high - low) * k as f64 / (DENSITY_POINTS - 1) as f64;
+    let height = |x: f64| {
+        let sum: f64 = sorted.iter().map(|draw| (-0.5 * ((x - draw) / width).powi(2)).exp()).sum();
+        sum / (n * width * (2.0 * std::f64::consts::PI).sqrt())
+    };
+    (0..DENSITY_POINTS).map(|k| Point::new(at(k), height(at(k)))).collect()
+}
+
+fn priors(fit: &Fit) -> String {
+    let mut html = format!(
+        "<h2>Priors</h2>\n<p class=\"note\">On the {} scale.</p>\n<table class=\"facts\">\n",
+        prior_scale(&fit.encoding)
+    );
+    // Coefficients of one prior share a row.
+    let mut by_prior: Vec<(String, Vec<&str>)> = Vec::new();
+    for (name, prior) in fit.draws.names.iter().zip(&fit.priors.coefficients) {
+        let prior = prior.to_string();
+        match by_prior.iter_mut().find(|(known, _)| *known == prior) {
+            Some((_, names)) => names.push(name),
+            None => by_prior.push((prior, vec![name])),
+        }
+    }
+    for (prior, names) in by_prior {
+        html += &fact(&prior, &names.join(", "));
+    }
+    html + "</table>\n"
+}
+
+/// Where the posterior comes from: enough to make it again.
+fn origin(fit: &Fit) -> String {
+    let mut html = "<h2>Origin</h2>\n<table class=\"facts\">\n".to_string();
+    let label = &fit.encoding.label;
+    html += &fact(
+        "label",
+        &format!("{}: {} is positive, {} negative", label.column, label.positive, label.negative),
+    );
+    if let Some(weight) = &fit.encoding.weight {
+        html += &fact("weights from", weight);
+    }
+    let warnings = match &fit.basis {
+        Basis::Coreset { size, provenance } => {
+            let facts = provenance;
+            html += &fact("coreset", &format!("{} rows of {}", count(*size), count(facts.rows)));
+            if facts.rows_dropped > 0 {
+                html += &fact("rows dropped", &count(facts.rows_dropped));
+            }
+            let exact = if facts.exact { ", exact: the likelihood is the full data's own" } else { "" };
+            html += &fact("method", &(format!("{:?}", facts.method).to_lowercase() + exact));
+            for line in certificate::lines_from(facts, &fit.encoding.coefficient_names()).lines() {
+                html += &fact("", line.trim());
+            }
+            html += &fact("seed of the coreset", &facts.seed.0.to_string());
+            &facts.warnings
+        }
+        Basis::Data { rows, rows_dropped, warnings, .. } => {
+            html += &fact("rows", &count(*rows));
+            if *rows_dropped > 0 {
+                html += &fact("rows dropped", &count(*rows_dropped));
+            }
+            warnings
+        }
+    };
+    html += &fact("fingerprint of the data", &fit.basis.fingerprint().to_string());
+    html += &fact(
+        "sampler",
+        &format!("{}, {} iterations of warm-up", fit.sampler, count(fit.settings.warmup as u64)),
+    );
+    html += &fact("seed of the draws", &fit.settings.seed.0.to_string());
+    for warning in warnings {
+        html += &fact("warning", warning);
+    }
+    html += &fact("made by", concat!("tithe ", env!("CARGO_PKG_VERSION")));
+    html + "</table>\n"
+}
+
+fn fact(name: &str, value: &str) -> String {
+    format!("<tr><td>{}</td><td>{}</td></tr>\n", escaped(name), escaped(value))
+}

@@ -1,0 +1,85 @@
+//! `tithe report` from end to end.
+
+mod common;
+
+use common::{CORE, Mixed, Scratch};
+
+/// A directory with posteriors of a coreset and of all rows.
+fn prepared() -> Scratch {
+    let scratch = Scratch::with_csv(Mixed::new(2_000).csv());
+    scratch.build("data.csv --label y --size 100 --seed 3");
+    scratch.succeed(&format!("fit {CORE} -o posterior.parquet --draws 200 --quiet"));
+    scratch.succeed("fit data.csv --label y --sampler laplace -o whole.parquet --quiet");
+    scratch
+}
+
+fn page(scratch: &Scratch, name: &str) -> String {
+    String::from_utf8(scratch.read(name)).expect("text")
+}
+
+#[test]
+fn the_page_stands_alone_and_shows_what_inspect_tells() {
+    let scratch = prepared();
+    let said = scratch.succeed("report posterior.parquet -o report.html");
+    assert!(said.contains("report.html"), "{said}");
+    let html = page(&scratch, "report.html");
+    assert!(html.starts_with("<!DOCTYPE html>") && html.ends_with("</html>\n"));
+    for reference in ["src=", "href=", "@import", "url(http", "<script"] {
+        assert!(!html.contains(reference), "{reference}");
+    }
+    let story = scratch.succeed("inspect posterior.parquet --json");
+    let story: serde_json::Value = serde_json::from_str(&story).expect("JSON");
+    for coefficient in story["summary"].as_array().expect("a summary") {
+        let name = coefficient["name"].as_str().expect("a name");
+        assert!(html.contains(&format!("<td class=\"name\">{name}</td>")), "{name}");
+    }
+    for fact in ["certificate", "stand for 2,000", "chain 4", "normal:2", "seed of the coreset</td><td>3<"] {
+        assert!(html.contains(fact), "{fact}");
+    }
+    // The same posterior gives the same page.
+    scratch.succeed("report posterior.parquet -o again.html");
+    assert_eq!(page(&scratch, "again.html"), html);
+    for tag in ["table", "tr", "td", "th", "div", "p", "h2", "svg", "g", "text"] {
+        let opened = html.matches(&format!("<{tag}>")).count() + html.matches(&format!("<{tag} ")).count();
+        assert_eq!(opened, html.matches(&format!("</{tag}>")).count(), "{tag}");
+    }
+}
+
+#[test]
+fn a_posterior_of_all_rows_and_poor_draws_are_shown_too() {
+    let scratch = prepared();
+    scratch.succeed("report whole.parquet -o whole.html");
+    assert!(page(&scratch, "whole.html").contains("fitted to all 2,000 rows"));
+    scratch.succeed(&format!("fit {CORE} -o poor.parquet --draws 20 --warmup 5 --chains 1 --quiet"));
+    let record = scratch.succeed("report poor.parquet -o poor.html --json");
+    let record: serde_json::Value = serde_json::from_str(&record).expect("JSON");
+    assert!(!record["findings"].as_array().expect("findings").is_empty());
+    let html = page(&scratch, "poor.html");
+    assert!(html.contains("class=\"amiss\"") && !html.contains("Nothing is amiss"));
+}
+
+#[test]
+fn names_cannot_break_the_page() {
+    let scratch = Scratch::with_csv(Mixed::new(300).csv().replacen("x1", "a<b>&c", 1));
+    scratch.succeed("fit data.csv --label y --draws 50 --warmup 50 -o posterior.parquet --quiet");
+    scratch.succeed("report posterior.parquet -o report.html");
+    let html = page(&scratch, "report.html");
+    assert!(html.contains("a&lt;b&gt;&amp;c") && !html.contains("a<b>"));
+}
+
+#[test]
+fn what_is_no_posterior_is_refused_and_nothing_is_written() {
+    let scratch = prepared();
+    for (line, word) in [
+        (format!("report {CORE} -o r.html"), "coreset"),
+        ("report data.csv -o r.html".to_string(), "data.csv"),
+        ("report nothing.parquet -o r.html".to_string(), "nothing.parquet"),
+        ("report posterior.parquet -o posterior.parquet".to_string(), "posterior.parquet"),
+        ("report posterior.parquet -o no/such/r.html".to_string(), "no/such"),
+    ] {
+        let outcome = scratch.run(&line);
+        assert!(outcome.code != Some(0) && outcome.err.contains(word), "{line}: {outcome:?}");
+        assert!(!scratch.path("r.html").exists());
+    }
+    scratch.succeed("inspect posterior.parquet");
+}
