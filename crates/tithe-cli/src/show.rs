@@ -1,6 +1,7 @@
 //! What the user sees: results on standard output, messages and progress on standard error.
 
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -100,6 +101,11 @@ impl Observer for Watcher {
     fn cancelled(&self) -> bool {
         STOP.load(Ordering::Relaxed)
     }
+}
+
+/// A path as JSON has it: what is no UTF-8 cannot be told exactly.
+pub fn path(path: &Path) -> String {
+    path.display().to_string()
 }
 
 /// A whole number with commas: 1,000,000.

@@ -76,6 +76,7 @@ fn what_is_no_posterior_is_refused_and_nothing_is_written() {
         ("report nothing.parquet -o r.html".to_string(), "nothing.parquet"),
         ("report posterior.parquet -o posterior.parquet".to_string(), "posterior.parquet"),
         ("report posterior.parquet -o no/such/r.html".to_string(), "no/such"),
+        ("report posterior.parquet -o -".to_string(), "standard output"),
     ] {
         let outcome = scratch.run(&line);
         assert!(outcome.code != Some(0) && outcome.err.contains(word), "{line}: {outcome:?}");

@@ -92,9 +92,6 @@ pub struct LocalEngine<'a> {
 
 /// A block of a narrow table has 65,536 rows; of a wide one fewer (a power of two), so that it stays at 8 MiB.
 pub fn default_block_rows(columns: usize) -> usize {
-    if let Ok(v) = std::env::var("TR") {
-        return v.parse().unwrap();
-    }
     let fitting = (1 << 20) / columns.max(1);
     if fitting >= 1 << 16 { 1 << 16 } else { (fitting.max(1).next_power_of_two() / 2).max(1 << 10) }
 }
@@ -124,7 +121,7 @@ pub fn thread_pool(threads: Option<usize>) -> Result<rayon::ThreadPool> {
 
 /// Tells the allocator not to give memory back to the system after every block: the next block needs as much, and fresh
 /// pages cost as much as decoding does. The C library of Linux learns it from the largest block that was freed, which
-/// can be one that was never touched; to other allocators it means nothing.
+/// can be one that was never touched; it holds for the whole process. To other allocators it means nothing.
 fn let_memory_come_and_go() {
     /// Just below the 32 MiB beyond which it does not learn.
     const LARGEST: usize = (32 << 20) - (64 << 10);

@@ -51,6 +51,10 @@ pub struct Output {
 impl Output {
     /// Makes sure that the file can be written, before any long work is done for it.
     pub fn create(path: &Path) -> Result<Output> {
+        if path == Path::new("-") {
+            let what = "stands for standard output, to which files are not written";
+            return Err(wrong_file(path, what, "name a file with -o (./- for one of that name)"));
+        }
         // A link stays one: the file that it points to is replaced.
         let target = if path.is_symlink() { path.canonicalize().ok() } else { None };
         let path = target.as_deref().unwrap_or(path);

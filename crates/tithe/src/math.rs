@@ -175,5 +175,12 @@ mod tests {
             }
         });
         assert_eq!(plain, fast);
+        let plain: Vec<f64> = xs.iter().map(|&x| two_to_minus(-x)).collect();
+        vectorized(|| {
+            for (y, &x) in fast.iter_mut().zip(&xs) {
+                *y = two_to_minus(-x);
+            }
+        });
+        assert_eq!(plain, fast);
     }
 }

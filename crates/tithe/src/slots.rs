@@ -179,6 +179,8 @@ fn sum_by_lanes(values: &[f64]) -> f64 {
 
 /// The row at `place` of the shares' running total; never one without a share, if there is any other.
 fn find(place: f64, shares: &[f64], sums: &[f64]) -> usize {
+    // A place that rounding has moved to the end is still that of a row with a share.
+    let place = place.min(sums.last().map_or(0.0, |total| total.next_down()));
     let step = sums.partition_point(|&sum| sum <= place).min(sums.len() - 1);
     let mut sum = if step == 0 { 0.0 } else { sums[step - 1] };
     let first = step * STEP;
@@ -421,6 +423,26 @@ mod tests {
         assert!(picked.rows.positions.is_sorted());
         let Column::Number(values) = &picked.rows.segment.columns[0] else { unreachable!() };
         assert_eq!(values.to_vec(), picked.shares, "each row comes with its own share");
+    }
+
+    #[test]
+    fn a_place_is_found_as_by_plain_running_sums() {
+        // Several steps, one of them without any share, and rows without one among the others.
+        let without = |i: usize| (130..400).contains(&i) || i >= 620 || i.is_multiple_of(3);
+        let share = |i: usize| if without(i) { 0.0 } else { (i % 7) as f64 + 0.5 };
+        let shares: Vec<f64> = (0..900).map(share).collect();
+        let mut sums = Vec::new();
+        let total = running_sums(&shares, &mut sums);
+        assert_eq!(total, shares.iter().sum::<f64>(), "halves add up exactly");
+        for place in (0..4000).map(|k| total * f64::from(k) / 4000.0) {
+            let mut sum = 0.0;
+            let plain = shares.iter().position(|share| {
+                sum += share;
+                sum > place
+            });
+            assert_eq!(Some(find(place, &shares, &sums)), plain, "at {place} of {total}");
+        }
+        assert!(shares[find(total, &shares, &sums)] > 0.0, "rounding must not find a row without a share");
     }
 
     #[test]

@@ -93,16 +93,23 @@ struct Moments {
     squares: f64,
 }
 
-/// Weighted mass of each level, while there are not too many.
+/// How much there is of a value, by weight, and the position of the first row that has it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Seen {
+    mass: f64,
+    first: u64,
+}
+
+/// The levels of a column of text, while there are not too many.
 #[derive(Default, Serialize, Deserialize)]
 struct Levels {
-    mass: BTreeMap<String, f64>,
+    seen: BTreeMap<String, Seen>,
     too_many: bool,
 }
 
-/// The distinct numbers of the label and how often they occur; more than two are too many, so few are kept.
+/// The distinct numbers of the label; more than two are too many, so few are kept. Every row counts once.
 #[derive(Default, Serialize, Deserialize)]
-struct Numbers(Vec<(f64, u64)>);
+struct Numbers(Vec<(f64, Seen)>);
 
 const NUMBERS_KEPT: usize = 4;
 
@@ -143,10 +150,11 @@ pub fn survey(
     let features = table.features().len();
     let pass = Survey { features, max_levels: settings.max_levels, slots: 1000 * clusters, seed };
     let found = engine.run(&pass)?.ok_or_else(|| no_rows(nothing_in(table)))?;
-    check(table, &found, missing, &|row| engine.row_name(row))?;
+    let row_name = |row| engine.row_name(row);
+    check(table, &found, missing, &row_name)?;
     let (encoding, warnings) = match &settings.known {
-        Some(known) => (fitting(known, settings.unseen, table, &found)?, Vec::new()),
-        None => learn(table, &found, settings)?,
+        Some(known) => (fitting(known, settings.unseen, table, &found, &row_name)?, Vec::new()),
+        None => learn(table, &found, settings, &row_name)?,
     };
     let moments = table.features().iter().zip(&found.columns).map(|(field, column)| {
         let Moments { mass, mean, squares } = column.moments;
@@ -190,7 +198,7 @@ pub(crate) fn check_rows(
     check(table, &found, missing, &row_name)?;
     let Some(known) = known else { return Ok(()) };
     known.check_labels(block)?;
-    let encoding = fitting(known, settings.unseen, table, &found)?;
+    let encoding = fitting(known, settings.unseen, table, &found, &row_name)?;
     encoding.encoder(block).map(|_| ())
 }
 
@@ -267,7 +275,7 @@ impl Pass for Survey {
             ours.flaws.merge(theirs.flaws);
             ours.moments.merge(theirs.moments);
             ours.levels.merge(theirs.levels, self.levels_kept(c));
-            theirs.numbers.0.into_iter().for_each(|(value, count)| ours.numbers.add(value, count));
+            theirs.numbers.0.into_iter().for_each(|(value, seen)| ours.numbers.add(value, seen));
             ours.not_positive = ours.not_positive.or(theirs.not_positive);
         }
     }
@@ -277,6 +285,8 @@ impl Pass for Survey {
         for column in &mut found.columns {
             column.flaws.first.iter_mut().for_each(|row| row.relocate(place));
             column.not_positive = column.not_positive.map(|(position, value)| (place(position), value));
+            let numbers = column.numbers.0.iter_mut().map(|(_, seen)| seen);
+            numbers.chain(column.levels.seen.values_mut()).for_each(|seen| seen.first = place(seen.first));
         }
     }
 }
@@ -296,15 +306,20 @@ impl Survey {
         limit: usize,
     ) -> ColumnFound {
         let mut found = ColumnFound::default();
-        let mut mass = vec![0.0; levels.len()];
+        let mut by_code: Vec<(f64, Option<usize>)> = vec![(0.0, None); levels.len()];
         for (row, &code) in codes.iter().enumerate() {
-            match mass.get_mut(code as usize) {
-                Some(mass) => *mass += weights.map_or(1.0, |weights| weights[row]),
+            match by_code.get_mut(code as usize) {
+                Some((mass, first)) => {
+                    *mass += weights.map_or(1.0, |weights| weights[row]);
+                    first.get_or_insert(row);
+                }
                 None => found.flaws.add(block, row, MISSING_CODE == code, false),
             }
         }
-        for (level, mass) in levels.iter().zip(mass).filter(|(_, mass)| *mass != 0.0) {
-            found.levels.add(level, mass, limit);
+        for (level, (mass, first)) in levels.iter().zip(by_code) {
+            if let Some(row) = first {
+                found.levels.add(level, Seen { mass, first: block.position(row) }, limit);
+            }
         }
         found
     }
@@ -319,26 +334,29 @@ fn number_label(block: &Block, values: &[f64]) -> ColumnFound {
     let mut numbers = Numbers::default();
     let mut flaws = Flaws::default();
     // Nearly always all rows hold one of the first two values.
-    for &value in values {
+    for (row, &value) in values.iter().enumerate() {
         if numbers.0.len() == 2 {
             break;
         }
         if !numbers.0.iter().any(|(known, _)| *known == value) && value.is_finite() {
-            numbers.0.push((value, 0));
+            numbers.0.push((value, Seen { mass: 0.0, first: block.position(row) }));
         }
     }
     let mut accounted = 0;
-    for (value, count) in &mut numbers.0 {
-        *count = vectorized(
+    for (value, seen) in &mut numbers.0 {
+        let count: u64 = vectorized(
             #[inline(always)]
             || values.iter().map(|v| u64::from(v == value)).sum(),
         );
-        accounted += *count;
+        seen.mass = count as f64;
+        accounted += count;
     }
     if accounted != values.len() as u64 {
         flaws = Flaws::of(block, values);
         numbers = Numbers::default();
-        values.iter().filter(|value| value.is_finite()).for_each(|value| numbers.add(*value, 1));
+        for (row, value) in values.iter().enumerate().filter(|(_, value)| value.is_finite()) {
+            numbers.add(*value, Seen { mass: 1.0, first: block.position(row) });
+        }
     }
     ColumnFound { numbers, flaws, ..ColumnFound::default() }
 }
@@ -476,12 +494,19 @@ impl MomentSums {
     }
 }
 
+impl Seen {
+    fn merge(&mut self, other: Seen) {
+        self.mass += other.mass;
+        self.first = self.first.min(other.first);
+    }
+}
+
 impl Levels {
-    fn add(&mut self, level: &str, mass: f64, limit: usize) {
-        if let Some(known) = self.mass.get_mut(level) {
-            *known += mass;
-        } else if self.mass.len() < limit {
-            self.mass.insert(level.to_string(), mass);
+    fn add(&mut self, level: &str, seen: Seen, limit: usize) {
+        if let Some(known) = self.seen.get_mut(level) {
+            known.merge(seen);
+        } else if self.seen.len() < limit {
+            self.seen.insert(level.to_string(), seen);
         } else {
             self.too_many = true;
         }
@@ -489,16 +514,16 @@ impl Levels {
 
     fn merge(&mut self, next: Levels, limit: usize) {
         self.too_many |= next.too_many;
-        next.mass.into_iter().for_each(|(level, mass)| self.add(&level, mass, limit));
+        next.seen.into_iter().for_each(|(level, seen)| self.add(&level, seen, limit));
     }
 }
 
 impl Numbers {
-    fn add(&mut self, value: f64, count: u64) {
+    fn add(&mut self, value: f64, seen: Seen) {
         if let Some((_, known)) = self.0.iter_mut().find(|(known, _)| *known == value) {
-            *known += count;
+            known.merge(seen);
         } else if self.0.len() < NUMBERS_KEPT {
-            self.0.push((value, count));
+            self.0.push((value, seen));
         }
     }
 }
@@ -566,7 +591,12 @@ fn shown(fields: &[Field], row: &RowSet, at: usize) -> String {
     )
 }
 
-fn learn(table: &Table, found: &Found, settings: &EncodingSettings) -> Result<(Encoding, Vec<String>)> {
+fn learn(
+    table: &Table,
+    found: &Found,
+    settings: &EncodingSettings,
+    row_name: &dyn Fn(u64) -> String,
+) -> Result<(Encoding, Vec<String>)> {
     let mut warnings = Vec::new();
     let center = settings.standardize && settings.intercept && !table.source().is_sparse();
     let features = table
@@ -581,7 +611,7 @@ fn learn(table: &Table, found: &Found, settings: &EncodingSettings) -> Result<(E
         let remedy = "if this is a coreset, name 'weight' as the weight and exclude 'row'";
         warnings.push(format!("{what}: {remedy}"));
     }
-    let label = label(table.label(), &found.columns[features.len()], settings)?;
+    let label = label(table.label(), &found.columns[features.len()], settings, row_name)?;
     let weight = table.weight().map(|field| field.name.clone());
     let unseen = settings.unseen;
     let encoding = Encoding { label, weight, intercept: settings.intercept, features, unseen };
@@ -593,7 +623,13 @@ fn learn(table: &Table, found: &Found, settings: &EncodingSettings) -> Result<(E
 }
 
 /// The known encoding, if the data is of its columns and its two classes. Levels are checked where rows are encoded.
-fn fitting(known: &Encoding, unseen: Unseen, table: &Table, found: &Found) -> Result<Encoding> {
+fn fitting(
+    known: &Encoding,
+    unseen: Unseen,
+    table: &Table,
+    found: &Found,
+    row_name: &dyn Fn(u64) -> String,
+) -> Result<Encoding> {
     let expected = known.features.iter().map(|feature| &feature.column).chain([&known.label.column]);
     let there = table.features().iter().chain([table.label()]);
     for (name, field) in expected.clone().zip(there) {
@@ -609,10 +645,12 @@ fn fitting(known: &Encoding, unseen: Unseen, table: &Table, found: &Found) -> Re
     }
     let classes = [&known.label.negative, &known.label.positive];
     let values = label_values(table.label(), &found.columns[known.features.len()])?;
-    if let Some(third) = values.iter().find(|value| !classes.contains(value)) {
+    if let Some((third, seen)) = values.iter().find(|(value, _)| !classes.contains(&value)) {
         let what = format!(
-            "the label has the value '{third}', and the encoding knows '{}' and '{}'",
-            classes[0], classes[1]
+            "the label has the value '{third}' in {}, and the encoding knows '{}' and '{}'",
+            row_name(seen.first),
+            classes[0],
+            classes[1]
         );
         return Err(ErrorKind::Column { column: known.label.column.clone(), what, help: None }.into());
     }
@@ -673,13 +711,13 @@ fn feature(
             // The most frequent level; of equals the first in the alphabet.
             let reference = found
                 .levels
-                .mass
+                .seen
                 .iter()
                 .rev()
-                .max_by(|a, b| a.1.total_cmp(b.1))
+                .max_by(|a, b| a.1.mass.total_cmp(&b.1.mass))
                 .map_or(String::new(), |(level, _)| level.clone());
             let levels: Vec<String> =
-                found.levels.mass.keys().filter(|level| **level != reference).cloned().collect();
+                found.levels.seen.keys().filter(|level| **level != reference).cloned().collect();
             if levels.is_empty() {
                 warnings.push(format!(
                     "column '{column}' has only the level '{reference}': it has no coefficient"
@@ -697,19 +735,28 @@ fn unsupported(field: &Field) -> Error {
     ErrorKind::Column { column: field.name.clone(), what, help: None }.into()
 }
 
-/// The label's values, the first few of them.
-fn label_values(field: &Field, found: &ColumnFound) -> Result<Vec<LabelValue>> {
-    Ok(match field.kind {
-        Kind::Boolean => found.numbers.0.iter().map(|(v, _)| LabelValue::Boolean(*v != 0.0)).collect(),
-        Kind::Number => found.numbers.0.iter().map(|(v, _)| LabelValue::Number(*v)).collect(),
-        Kind::Text => found.levels.mass.keys().map(|level| LabelValue::Text(level.clone())).collect(),
+/// The label's values, the first few of them, in order.
+fn label_values(field: &Field, found: &ColumnFound) -> Result<Vec<(LabelValue, Seen)>> {
+    let numbers = found.numbers.0.iter();
+    let levels = found.levels.seen.iter();
+    let mut values: Vec<_> = match field.kind {
+        Kind::Boolean => numbers.map(|(v, seen)| (LabelValue::Boolean(*v != 0.0), *seen)).collect(),
+        Kind::Number => numbers.map(|(v, seen)| (LabelValue::Number(*v), *seen)).collect(),
+        Kind::Text => levels.map(|(level, seen)| (LabelValue::Text(level.clone()), *seen)).collect(),
         Kind::Unsupported => return Err(unsupported(field)),
-    })
+    };
+    values.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(std::cmp::Ordering::Equal));
+    Ok(values)
 }
 
-fn label(field: &Field, found: &ColumnFound, settings: &EncodingSettings) -> Result<Label> {
-    let mut values = label_values(field, found)?;
-    values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+fn label(
+    field: &Field,
+    found: &ColumnFound,
+    settings: &EncodingSettings,
+    row_name: &dyn Fn(u64) -> String,
+) -> Result<Label> {
+    let seen = label_values(field, found)?;
+    let values: Vec<&LabelValue> = seen.iter().map(|(value, _)| value).collect();
     let column = field.name.clone();
     let refuse = |what: String, help: String| -> Result<Label> {
         Err(ErrorKind::Column { column: column.clone(), what, help: Some(help) }.into())
@@ -731,7 +778,16 @@ fn label(field: &Field, found: &ColumnFound, settings: &EncodingSettings) -> Res
         }
         2 if !found.levels.too_many => {}
         _ => {
-            let more = if values.len() >= NUMBERS_KEPT { ", …" } else { "" };
+            // Of three, one is often a slip: it helps to know where it is. Of more, the rest is not listed.
+            let more = match &seen[..] {
+                [_, _, _] => seen.iter().min_by(|a, b| a.1.mass.total_cmp(&b.1.mass)).map_or(
+                    String::new(),
+                    |(value, seen)| {
+                        format!("; the rarest, '{value}', comes first in {}", row_name(seen.first))
+                    },
+                ),
+                _ => ", …".to_string(),
+            };
             return refuse(
                 format!("the label has more than two values: {listed}{more}"),
                 "a label has two classes: keep the rows of two, or make a column that is true for one of them"

@@ -10,7 +10,11 @@ use arrow_array::{
     ArrayRef, BooleanArray, Date32Array, Decimal128Array, DictionaryArray, Float32Array, Float64Array,
     Int32Array, Int64Array, NullArray, RecordBatch, StringArray,
 };
+use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
+use parquet::file::metadata::{
+    FileMetaData, ParquetMetaDataBuilder, ParquetMetaDataReader, ParquetMetaDataWriter,
+};
 use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -221,7 +225,6 @@ fn typed_formats_come_out_alike() {
     }
 }
 
-/// Bytes of memory that the numbers of a source's columns hold on to, once for each column.
 /// Where each unit of a scan begins, and the lengths of its segments.
 fn units(source: &dyn Source, columns: &[usize]) -> Vec<(Option<u64>, Vec<usize>)> {
     let mut scan = source.scan(columns).unwrap();
@@ -267,6 +270,47 @@ fn large_row_groups_of_parquet_are_shared_and_cut_where_blocks_begin() {
     assert!(rows.into_iter().eq(expected));
 }
 
+/// The same file, whose metadata says that its only row group has so many rows.
+fn claiming(bytes: &[u8], rows: i64) -> Vec<u8> {
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(&Bytes::copy_from_slice(bytes)).unwrap();
+    let file = metadata.file_metadata();
+    let group = metadata.row_group(0).clone().into_builder().set_num_rows(rows).build().unwrap();
+    let file = FileMetaData::new(file.version(), rows, None, None, file.schema_descr_ptr(), None);
+    let claimed = ParquetMetaDataBuilder::new(file).add_row_group(group).build();
+    // The footer ends in its length and the magic word.
+    let end = bytes.len() - 8;
+    let length = u32::from_le_bytes(bytes[end..end + 4].try_into().unwrap()) as usize;
+    let mut patched = bytes[..end - length].to_vec();
+    ParquetMetaDataWriter::new(&mut patched, &claimed).finish().unwrap();
+    patched
+}
+
+#[test]
+fn row_groups_with_other_rows_than_they_claim_are_refused() {
+    for rows in [60_000, 300_000] {
+        let batch = RecordBatch::try_from_iter([("a", numbers(0..rows))]).unwrap();
+        let bytes = parquet_bytes(&batch, 1 << 20);
+        let outcome = |claim: i32| {
+            let source = open_bytes(&claiming(&bytes, claim.into()), &OpenOptions::default()).unwrap();
+            let mut scan = source.scan(&[0]).unwrap();
+            let mut read = 0;
+            while let Some(unit) = scan.next_unit()? {
+                unit.decode(&mut |segment| {
+                    read += segment.len;
+                    Ok(())
+                })?;
+            }
+            Ok(read)
+        };
+        assert_eq!(outcome(rows).unwrap(), rows as usize);
+        for claim in [rows - 1000, rows - 1, rows + 1, rows + 1000] {
+            let error: Result<usize> = outcome(claim);
+            let message = error.expect_err("another number of rows").to_string();
+            assert!(message.contains("row group 0"), "{claim} of {rows}: {message}");
+        }
+    }
+}
+
 fn numbers(range: std::ops::Range<i32>) -> ArrayRef {
     Arc::new(range.map(f64::from).collect::<Float64Array>())
 }
@@ -279,6 +323,7 @@ fn word(n: i32) -> String {
     format!("w{}", n % 7)
 }
 
+/// Bytes of memory that the numbers of a source's columns hold on to, once for each column.
 fn bytes_held(source: &dyn Source, columns: &[usize]) -> usize {
     let mut scan = source.scan(columns).unwrap();
     let mut held = 0;

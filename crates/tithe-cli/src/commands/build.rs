@@ -51,7 +51,7 @@ fn record(args: &BuildArgs, built: &Built, whole: Option<f64>) -> Value {
     let seconds: Map<String, Value> =
         built.seconds.iter().map(|(phase, seconds)| (phase.to_string(), json!(seconds))).collect();
     json!({
-        "output": args.output,
+        "output": show::path(&args.output),
         "method": facts.method,
         "rows": facts.rows,
         "rows_read": facts.rows_read,

@@ -38,8 +38,8 @@ pub fn record_of(names: &[String], certificate: &Certificate) -> Value {
         .deficiencies
         .iter()
         .map(|missing| {
-            let coefficients: Vec<&str> =
-                missing.coefficients.iter().map(|(i, _)| names[*i].as_str()).collect();
+            let coefficients: Vec<&String> =
+                missing.coefficients.iter().filter_map(|(i, _)| names.get(*i)).collect();
             json!({"information": missing.information, "coefficients": coefficients})
         })
         .collect();
@@ -62,8 +62,22 @@ pub fn lines(coreset: &Coreset) -> String {
     lines_from(&coreset.provenance, &coreset.encoding.coefficient_names())
 }
 
-/// The same, by how the coreset was made.
-pub fn lines_from(provenance: &Provenance, names: &[String]) -> String {
+/// The certificate of the coreset behind a posterior, and what it holds for: the posterior may have other priors.
+pub fn lines_behind(provenance: &Provenance, names: &[String]) -> String {
+    let mut text = lines_from(provenance, names);
+    if let Some(facts) = &provenance.calibration {
+        text += &format!("    it is the coreset's, for priors normal:{}\n", number(facts.prior_scale));
+    }
+    text
+}
+
+/// True if a coreset's own certificate says that it is too small.
+pub fn is_too_small(provenance: &Provenance) -> bool {
+    let facts = provenance.calibration.as_ref();
+    facts.is_some_and(|facts| matches!(facts.certificate.verdict, Verdict::TooSmall { .. }))
+}
+
+fn lines_from(provenance: &Provenance, names: &[String]) -> String {
     let composed = composition(provenance);
     let Some(facts) = &provenance.calibration else { return composed };
     let against = match provenance.composition {
@@ -120,8 +134,8 @@ fn lines_against(names: &[String], certificate: &Certificate, against: &str) -> 
         number(high),
     );
     for missing in certificate.deficiencies.iter().take(5) {
-        let coefficients: Vec<&str> =
-            missing.coefficients.iter().take(3).map(|(i, _)| names[*i].as_str()).collect();
+        let coefficients = missing.coefficients.iter().filter_map(|(i, _)| names.get(*i));
+        let coefficients: Vec<&str> = coefficients.take(3).map(String::as_str).collect();
         text += &format!(
             "    little is known of {}: {} of the full data's information\n",
             coefficients.join(", "),

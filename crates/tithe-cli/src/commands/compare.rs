@@ -91,8 +91,8 @@ fn test_scores(args: &CompareArgs, fit: &Fit) -> Result<Scores> {
 fn record(args: &CompareArgs, compared: &Comparison, scores: Option<(Scores, Scores)>) -> Value {
     let (smallest, largest) = compared.sd_ratio_range();
     json!({
-        "posterior": args.posterior,
-        "reference": args.reference,
+        "posterior": show::path(&args.posterior),
+        "reference": show::path(&args.reference),
         "kernel": compared.kernel,
         "mmd": compared.mmd_squared.sqrt(),
         "mmd_squared": compared.mmd_squared,
@@ -103,7 +103,7 @@ fn record(args: &CompareArgs, compared: &Comparison, scores: Option<(Scores, Sco
         "largest_sd_ratio": largest,
         "coefficients": compared.coefficients,
         "test": scores.map(|(own, reference)| json!({"posterior": own, "reference": reference})),
-        "plot": args.plot,
+        "plot": args.plot.as_deref().map(show::path),
     })
 }
 

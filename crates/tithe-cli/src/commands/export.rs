@@ -28,7 +28,8 @@ pub fn run(args: &ExportArgs) -> Result<()> {
         create_output(path)?.write(content.as_bytes())?;
     }
     if args.show.json {
-        show::print(&format!("{}\n", json!({"output": args.output, "files": paths})));
+        let files: Vec<String> = paths.iter().map(|path| show::path(path)).collect();
+        show::print(&format!("{}\n", json!({"output": show::path(&args.output), "files": files})));
     } else {
         let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
         show::print(&format!("wrote {}\n", paths.join(" and ")));

@@ -159,7 +159,7 @@ fn chain_files(path: &Path, chains: usize) -> Vec<PathBuf> {
 /// The result as JSON.
 fn record(args: &FitArgs, fit: &Fit, timing: &Timing) -> Value {
     json!({
-        "output": args.output,
+        "output": args.output.as_deref().map(show::path),
         "sampler": fit.sampler,
         "chains": fit.settings.chains,
         "draws": fit.settings.draws,

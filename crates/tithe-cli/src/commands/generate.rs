@@ -21,7 +21,7 @@ pub fn run(args: &GenerateArgs) -> Result<()> {
     write_generated(args.recipe, Seed(args.seed), args.rows, output, format, &watcher)?;
     if args.show.json {
         let record = json!({
-            "output": args.output,
+            "output": show::path(&args.output),
             "recipe": args.recipe.to_string(),
             "rows": args.rows,
             "seed": args.seed,

@@ -136,7 +136,7 @@ fn describe_posterior(args: &InspectArgs, fit: &Fit) -> String {
     }
     let certificate = match &fit.basis {
         Basis::Coreset { provenance, .. } => {
-            certificate::lines_from(provenance, &fit.encoding.coefficient_names())
+            certificate::lines_behind(provenance, &fit.encoding.coefficient_names())
         }
         Basis::Data { .. } => String::new(),
     };

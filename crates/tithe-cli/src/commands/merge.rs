@@ -35,7 +35,7 @@ pub fn run(args: &MergeArgs) -> Result<()> {
 fn record(args: &MergeArgs, merged: &Coreset) -> Value {
     let facts = &merged.provenance;
     json!({
-        "output": args.output,
+        "output": show::path(&args.output),
         "method": facts.method,
         "rows": facts.rows,
         "rows_read": facts.rows_read,

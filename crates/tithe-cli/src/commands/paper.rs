@@ -56,7 +56,7 @@ pub fn run(args: &PaperArgs) -> Result<()> {
     let page = args.output.join("results.md");
     if args.show.json {
         let record = json!({
-            "output": args.output,
+            "output": show::path(&args.output),
             "profile": profile,
             "data": context.library.available(),
             "figures": report.figures,

@@ -30,7 +30,7 @@ pub fn run(args: &PredictArgs) -> Result<()> {
     let done = predict(&fit, inputs, &options, &settings, output, format, &watcher)?;
     if args.show.json {
         let record = json!({
-            "output": args.output,
+            "output": show::path(&args.output),
             "rows": done.rows,
             "columns": done.added,
             "interval": args.interval,

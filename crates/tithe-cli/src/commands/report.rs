@@ -28,7 +28,7 @@ pub fn run(args: &ReportArgs) -> Result<()> {
     plan::refuse_overwriting(std::slice::from_ref(&args.posterior), &args.output)?;
     create_output(&args.output)?.write(page(&fit).as_bytes())?;
     if args.show.json {
-        show::print(&format!("{}\n", json!({"output": args.output, "findings": fit.findings})));
+        show::print(&format!("{}\n", json!({"output": show::path(&args.output), "findings": fit.findings})));
     } else {
         show::print(&format!("the page is {}\n", args.output.display()));
     }
@@ -78,7 +78,15 @@ fn state(fit: &Fit) -> String {
             Basis::Data { rows, .. } => format!("all {} rows", count(*rows)),
         }
     );
-    if fit.findings.is_empty() {
+    let mut amiss: Vec<String> = fit.findings.iter().map(ToString::to_string).collect();
+    if let Basis::Coreset { provenance, .. } = &fit.basis
+        && certificate::is_too_small(provenance)
+    {
+        let what =
+            "by its certificate the coreset is too small: its posterior is not the full data's (see Origin)";
+        amiss.push(what.to_string());
+    }
+    if amiss.is_empty() {
         let worst = |value: fn(&CoefficientSummary) -> f64, pick: fn(f64, f64) -> f64| {
             fit.summary.iter().map(value).filter(|value| value.is_finite()).reduce(pick)
         };
@@ -96,8 +104,8 @@ fn state(fit: &Fit) -> String {
         );
     } else {
         html += "<div class=\"amiss\">";
-        for finding in &fit.findings {
-            let _ = write!(html, "<p>{}</p>", escaped(&finding.to_string()));
+        for what in amiss {
+            let _ = write!(html, "<p>{}</p>", escaped(&what));
         }
         html += "</div>\n";
     }
@@ -112,10 +120,8 @@ fn coefficients(fit: &Fit) -> String {
         .flatten()
         .fold((0.0f64, 0.0f64), |(low, high), effect| (low.min(effect.low), high.max(effect.high)));
     let (unit, whose) = match prior_scale(&fit.encoding) {
-        "standardised" => {
-            ("sd", "standard deviation (of the level, where a column is text or true or false)")
-        }
-        _ => ("unit", "unit"),
+        "standardised" => ("sd", "standard deviation of a number, or of a level against its reference"),
+        _ => ("unit", "unit of a number, or of a level against its reference"),
     };
     let mut html = format!(
         "<h2>Coefficients</h2>\n<div class=\"wide\"><table>\n<tr><th>coefficient</th><th>effect of one {unit}</th><th>mean</th>\
@@ -145,19 +151,21 @@ fn coefficients(fit: &Fit) -> String {
     )
 }
 
-/// The effect of one standard deviation of a column, in log-odds: comparable among columns.
+/// The effect of one standard deviation of a column of numbers, or of a level against its reference, in log-odds.
 struct Effect {
     low: f64,
     middle: f64,
     high: f64,
 }
 
-/// The effects of all coefficients; an intercept has none.
+/// The effects of all coefficients; an intercept has none, nor has what cannot be drawn.
 fn effects(fit: &Fit) -> Vec<Option<Effect>> {
     let (_, scales) = fit.encoding.transform();
     let effect = |(i, (c, scale)): (usize, (&CoefficientSummary, &f64))| {
         let is_intercept = fit.encoding.intercept && i == 0;
-        (!is_intercept).then_some(Effect { low: c.q05 * scale, middle: c.q50 * scale, high: c.q95 * scale })
+        let effect = Effect { low: c.q05 * scale, middle: c.q50 * scale, high: c.q95 * scale };
+        let drawable = (effect.high - effect.low).is_finite() && effect.middle.is_finite();
+        (!is_intercept && drawable).then_some(effect)
     };
     fit.summary.iter().zip(&scales).enumerate().map(effect).collect()
 }
@@ -182,7 +190,12 @@ impl Effect {
 /// Densities and paths of the chains, of the coefficients that mix worst.
 fn draws(fit: &Fit) -> String {
     let mut order: Vec<usize> = (0..fit.summary.len()).collect();
-    order.sort_by(|&a, &b| fit.summary[a].ess_bulk.total_cmp(&fit.summary[b].ess_bulk));
+    // What has no number of effective draws is the worst.
+    let effective = |i: usize| {
+        let c = &fit.summary[i];
+        if c.ess_bulk.is_nan() || c.ess_tail.is_nan() { 0.0 } else { c.ess_bulk.min(c.ess_tail) }
+    };
+    order.sort_by(|&a, &b| effective(a).total_cmp(&effective(b)));
     order.truncate(DRAWN);
     order.sort_unstable();
     let panels = order.iter().flat_map(|&i| {
@@ -292,7 +305,7 @@ fn origin(fit: &Fit) -> String {
             }
             let exact = if facts.exact { ", exact: the likelihood is the full data's own" } else { "" };
             html += &fact("method", &(format!("{:?}", facts.method).to_lowercase() + exact));
-            for line in certificate::lines_from(facts, &fit.encoding.coefficient_names()).lines() {
+            for line in certificate::lines_behind(facts, &fit.encoding.coefficient_names()).lines() {
                 html += &fact("", line.trim());
             }
             html += &fact("seed of the coreset", &facts.seed.0.to_string());

@@ -238,7 +238,7 @@ fn file_name(path: &Path) -> String {
 fn repair_state(args: &StreamArgs) -> Result<()> {
     let repaired = repair(&args.state)?;
     if args.show.json {
-        let record = json!({"state": args.state, "rows": repaired.rows, "rows_to_feed_again": repaired.lost});
+        let record = json!({"state": show::path(&args.state), "rows": repaired.rows, "rows_to_feed_again": repaired.lost});
         show::print(&format!("{record}\n"));
         return Ok(());
     }
@@ -297,7 +297,7 @@ fn tell_snapshot(args: &StreamArgs, coreset: &Coreset) {
     let facts = &coreset.provenance;
     if args.show.json {
         let record = json!({
-            "output": args.output,
+            "output": args.output.as_deref().map(show::path),
             "rows": facts.rows,
             "rows_read": facts.rows_read,
             "rows_dropped": facts.rows_dropped,

@@ -67,7 +67,7 @@ fn record(args: &VerifyArgs, fit: &Fit, found: &Verification, worst: Option<&Wor
         fit.draws.names.iter().zip(figures).map(|(name, figures)| (name.clone(), json!(figures))).collect()
     };
     json!({
-        "posterior": args.posterior,
+        "posterior": show::path(&args.posterior),
         "rows": found.identity.rows,
         "same_data": found.same_data,
         "draws": found.chosen.len(),

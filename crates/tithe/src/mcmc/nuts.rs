@@ -13,8 +13,8 @@ use crate::rng::{Rng, open_unit};
 
 /// Mean acceptance that the step size aims at.
 const TARGET_ACCEPTANCE: f64 = 0.8;
-/// A larger share of divergent trajectories makes it aim higher.
-const MOST_DIVERGING: f64 = 0.02;
+/// A larger share of divergent trajectories makes it aim higher; a single one late in a window stays below.
+const MOST_DIVERGING: f64 = 0.04;
 /// Doublings after which a trajectory is cut.
 const MAX_DEPTH: u32 = 10;
 /// A trajectory whose energy rises by so much diverges.

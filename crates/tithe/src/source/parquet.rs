@@ -9,9 +9,11 @@ use arrow_schema::DataType;
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
 };
+use parquet::basic::PageType;
 use parquet::errors::ParquetError;
+use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::batch::{Projection, fields_of, guarded, make_text, with_dictionaries};
@@ -24,6 +26,8 @@ use crate::error::Result;
 /// Rows decoded at a time, from one multiple of it to the next: as blocks are, so that few must be put together from two
 /// pieces.
 const BATCH: u64 = 65_536;
+/// Pages of a unit, at least, where a row group is cut.
+const PAGES: u64 = 4;
 
 impl Length for Handle {
     fn len(&self) -> u64 {
@@ -58,7 +62,9 @@ impl ParquetFile {
         let handle = input.open()?;
         let path = input.path();
         let (metadata, fields) = guarded(path, "Parquet", || {
-            let metadata = ArrowReaderMetadata::load(&handle, ArrowReaderOptions::new())?;
+            // The number of pages is wanted.
+            let options = ArrowReaderOptions::new().with_encoding_stats_as_mask(false);
+            let metadata = ArrowReaderMetadata::load(&handle, options)?;
             let fields = fields_of(metadata.schema());
             let hinted = Arc::new(with_dictionaries(metadata.schema()));
             let options = ArrowReaderOptions::new().with_schema(hinted);
@@ -73,6 +79,18 @@ impl ParquetFile {
     fn groups(&self) -> usize {
         self.metadata.metadata().num_row_groups()
     }
+}
+
+/// How many rows the longest pages of a row group have, on average over a column; all rows where that is not told.
+fn page_rows(group: &RowGroupMetaData) -> u64 {
+    let rows = u64::try_from(group.num_rows()).unwrap_or(0);
+    let is_data = |kind| matches!(kind, PageType::DATA_PAGE | PageType::DATA_PAGE_V2);
+    let pages = group.columns().iter().map(|column| {
+        let stats = column.page_encoding_stats().map_or(&[][..], Vec::as_slice);
+        let counts = stats.iter().filter(|stats| is_data(stats.page_type));
+        counts.filter_map(|stats| u64::try_from(stats.count).ok()).sum::<u64>()
+    });
+    rows / pages.min().unwrap_or(0).max(1)
 }
 
 /// How many rows a row group has, by the metadata.
@@ -106,7 +124,7 @@ impl Part for ParquetFile {
     }
 
     fn divide(&mut self, unit_rows: u64) {
-        self.unit_rows = unit_rows.checked_next_multiple_of(BATCH).unwrap_or(u64::MAX).max(BATCH);
+        self.unit_rows = unit_rows;
     }
 
     fn scan(&self, columns: &[usize], first_row: Option<u64>) -> Result<Box<dyn Scan>> {
@@ -117,7 +135,11 @@ impl Part for ParquetFile {
         for group in 0..self.groups() {
             let rows = group_rows(&self.metadata, group);
             let place = next_row.unwrap_or(0);
-            for rows in pieces_of(place..place.saturating_add(rows), self.unit_rows) {
+            // A piece that begins within a page unpacks all of it: pieces of several pages waste little.
+            let pages = page_rows(self.metadata.metadata().row_group(group)).saturating_mul(PAGES);
+            let unit_rows =
+                self.unit_rows.max(pages).checked_next_multiple_of(BATCH).unwrap_or(u64::MAX).max(BATCH);
+            for rows in pieces_of(place..place.saturating_add(rows), unit_rows) {
                 let first_row = next_row.map(|_| rows.start);
                 pieces.push(Piece { group, rows: rows.start - place..rows.end - place, first_row });
             }
@@ -227,12 +249,14 @@ impl Plan {
             .with_row_groups(vec![group])
             .with_projection(self.mask.clone())
             .with_batch_size(BATCH as usize);
-            if rows.start > 0 {
-                builder = builder.with_offset(rows.start as usize);
-            }
-            // The last rows have no limit: more of them than the metadata knows of must be noticed.
-            if rows.end < group_rows(&self.metadata, group) {
-                builder = builder.with_limit((rows.end - rows.start) as usize);
+            let last = group_rows(&self.metadata, group);
+            if rows != (0..last) {
+                // At the end one more is asked for: rows that the metadata does not know of must be noticed.
+                let wanted = rows.end - rows.start + u64::from(rows.end == last);
+                builder = builder.with_row_selection(RowSelection::from(vec![
+                    RowSelector::skip(rows.start as usize),
+                    RowSelector::select(wanted as usize),
+                ]));
             }
             builder.build()
         })?;
