@@ -66,7 +66,7 @@ pub fn lines(coreset: &Coreset) -> String {
 pub fn lines_behind(provenance: &Provenance, names: &[String]) -> String {
     let mut text = lines_from(provenance, names);
     if let Some(facts) = &provenance.calibration {
-        text += &format!("    it is the coreset's, for priors normal:{}\n", number(facts.prior_scale));
+        text += &format!("    it is the coreset's, for priors normal:{}\n", facts.prior_scale);
     }
     text
 }
