@@ -59,6 +59,20 @@ fn a_posterior_of_all_rows_and_poor_draws_are_shown_too() {
 }
 
 #[test]
+fn a_coreset_that_is_too_small_is_said_to_be_so_at_once() {
+    let scratch = Scratch::with_csv(Mixed::new(2_000).csv());
+    let record = scratch.build("data.csv --label y --size 5");
+    let verdict = record["certificate"]["verdict"].as_str().expect("a verdict");
+    assert!(verdict.starts_with("too small"), "{record}");
+    scratch.succeed(&format!("fit {CORE} -o posterior.parquet --prior cauchy:1 --quiet"));
+    scratch.succeed("report posterior.parquet -o report.html");
+    let html = page(&scratch, "report.html");
+    assert!(html.contains("class=\"amiss\"") && html.contains("the coreset is too small"));
+    // The certificate is for other priors than the posterior has.
+    assert!(html.contains("for priors normal:2"), "{html}");
+}
+
+#[test]
 fn names_cannot_break_the_page() {
     let scratch = Scratch::with_csv(Mixed::new(300).csv().replacen("x1", "a<b>&c", 1));
     scratch.succeed("fit data.csv --label y --draws 50 --warmup 50 -o posterior.parquet --quiet");

@@ -59,6 +59,7 @@ table { border-collapse: collapse } th, td { padding: .25rem .6rem; text-align: 
 th { border-bottom: 1px solid #999; font-weight: 600 } tr + tr td { border-top: 1px solid #eee }
 th:first-child, td:first-child { text-align: left } td.name { white-space: normal; overflow-wrap: anywhere }
 table.facts td { text-align: left; white-space: normal; vertical-align: top }
+table.facts td:first-child { white-space: nowrap }
 .well, .amiss { border-left: 4px solid #009e73; background: #f0f8f5; padding: .6rem 1rem }
 .amiss { border-color: #d55e00; background: #fdf3ec } .well p, .amiss p { margin: .3rem 0 }
 svg { max-width: 100%; height: auto } .note { color: #555; font-size: .9rem }
@@ -82,8 +83,7 @@ fn state(fit: &Fit) -> String {
     if let Basis::Coreset { provenance, .. } = &fit.basis
         && certificate::is_too_small(provenance)
     {
-        let what =
-            "by its certificate the coreset is too small: its posterior is not the full data's (see Origin)";
+        let what = "by its certificate the coreset is too small: its posterior is not the full data's";
         amiss.push(what.to_string());
     }
     if amiss.is_empty() {
@@ -109,7 +109,18 @@ fn state(fit: &Fit) -> String {
         }
         html += "</div>\n";
     }
-    html
+    html + &certified(fit)
+}
+
+/// What the coreset's certificate says, where there is one.
+fn certified(fit: &Fit) -> String {
+    let Basis::Coreset { provenance, .. } = &fit.basis else { return String::new() };
+    let lines = certificate::lines_behind(provenance, &fit.encoding.coefficient_names());
+    let items = lines.lines().map(|line| format!("<li>{}</li>", escaped(line.trim())));
+    match lines.is_empty() {
+        true => String::new(),
+        false => format!("<h2>Certificate</h2>\n<ul>{}</ul>\n", items.collect::<String>()),
+    }
 }
 
 /// The table of the coefficients, each with its interval drawn beside it.
@@ -305,9 +316,6 @@ fn origin(fit: &Fit) -> String {
             }
             let exact = if facts.exact { ", exact: the likelihood is the full data's own" } else { "" };
             html += &fact("method", &(format!("{:?}", facts.method).to_lowercase() + exact));
-            for line in certificate::lines_behind(facts, &fit.encoding.coefficient_names()).lines() {
-                html += &fact("", line.trim());
-            }
             html += &fact("seed of the coreset", &facts.seed.0.to_string());
             &facts.warnings
         }
