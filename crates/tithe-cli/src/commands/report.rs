@@ -41,8 +41,9 @@ fn page(fit: &Fit) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
-         <style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{}{}{}{}{}</body>\n</html>\n",
+         <style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{}{}{}{}{}{}</body>\n</html>\n",
         state(fit),
+        certified(fit),
         coefficients(fit),
         draws(fit),
         priors(fit),
@@ -109,7 +110,7 @@ fn state(fit: &Fit) -> String {
         }
         html += "</div>\n";
     }
-    html + &certified(fit)
+    html
 }
 
 /// What the coreset's certificate says, where there is one.
