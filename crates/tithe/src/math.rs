@@ -43,7 +43,8 @@ pub(crate) fn exp_nonpositive(x: f64) -> f64 {
     p * two_to_n
 }
 
-/// `2⁻ˣ` for `x ≥ 0`, to 2 units in the last place; beyond `x = 1021` it stays what it is there, as good as 0.
+/// `2⁻ˣ` for `x ≥ 0`, to 2 units in the last place; beyond `x = 1021`, and for NaN, it is what it is there, as good
+/// as 0.
 ///
 /// Cheaper than [`exp_nonpositive`]: an integer and a rest are exact parts of x, and the factor `ln 2` is in the
 /// coefficients.

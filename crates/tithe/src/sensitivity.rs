@@ -114,12 +114,16 @@ impl Bound {
                 own_mass[l] = if group[l] == i as f64 { mass } else { own_mass[l] };
             }
         }
+        // Where nothing is left of a group the stretch is infinite or NaN; its mass of 0 counts for nothing all the same.
+        // A branch around the division would take the rows one by one.
         let (mut rest, mut stretch) = ([0.0; LANES], [1.0; LANES]);
         for l in 0..LANES {
-            let others = own_mass[l] - w[l];
-            let ratio = own_mass[l] / others;
-            rest[l] = if others > 0.0 { others } else { 0.0 };
-            stretch[l] = if others > 0.0 && self.rule == CenterRule::Exact { ratio } else { 1.0 };
+            rest[l] = (own_mass[l] - w[l]).max(0.0);
+        }
+        if self.rule == CenterRule::Exact {
+            for l in 0..LANES {
+                stretch[l] = own_mass[l] / rest[l];
+            }
         }
 
         // e⁻ᵃ = 2^(−a·log₂e), which is quicker to compute.

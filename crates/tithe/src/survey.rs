@@ -164,17 +164,22 @@ pub fn survey(
     // L = min(1000k, 0.025 N), but enough for a clustering to make sense of where N is small.
     let wanted = (found.rows / 40).max(20 * clusters as u64) as usize;
     let mass = found.picks.total;
-    let mut for_clustering = found.picks.clone();
-    for_clustering.truncate(wanted);
     let finish = |slots: Slots| slots.finish().ok_or_else(|| no_rows(nothing_in(table)));
+    let fewer = (wanted < pass.slots).then(|| {
+        let mut fewer = found.picks.clone();
+        fewer.truncate(wanted);
+        fewer
+    });
+    let picks = finish(found.picks)?;
+    let clustering_picks = fewer.map_or_else(|| Ok(picks.clone()), finish)?;
     Ok(Learnt {
         encoding,
         rows_read: found.rows_read,
         rows: found.rows,
         mass,
         fingerprint: found.fingerprint,
-        picks: finish(found.picks)?,
-        clustering_picks: finish(for_clustering)?,
+        picks,
+        clustering_picks,
         moments,
         warnings,
     })

@@ -9,13 +9,13 @@ use super::chunk::CHUNK;
 use super::csv::{Delimited, Dialect};
 use super::format::{Format, detect};
 use super::input::Input;
-use super::part::{Part, check_columns};
+use super::part::{Division, Part, check_columns};
 use super::{OpenOptions, Scan, Source, Unit, arrow, libsvm, ndjson, parquet};
 use crate::block::{Field, Kind};
 use crate::error::{Error, ErrorKind, Result};
 
-/// As many units should there be at least for each core, so that all have work to the end.
-const UNITS_A_CORE: u64 = 2;
+/// A unit is one of so many parts, for each core, of what is still to come.
+const SHARES_A_CORE: u64 = 2;
 
 /// Files of one set of columns.
 pub(super) struct Files {
@@ -45,7 +45,8 @@ impl Files {
         let rows = parts.iter().try_fold(0, |sum: u64, part| Some(sum.saturating_add(part.rows()?)));
         if let Some(rows) = rows {
             let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-            parts.iter_mut().for_each(|part| part.divide(rows.div_ceil(UNITS_A_CORE * cores)));
+            let division = Division { rows, shares: SHARES_A_CORE * cores };
+            parts.iter_mut().for_each(|part| part.divide(division));
         }
         Ok(Files { parts: Arc::new(parts), fields, rows })
     }

@@ -18,7 +18,7 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use super::batch::{Projection, fields_of, guarded, make_text, with_dictionaries};
 use super::input::{Handle, HandleReader, Input};
-use super::part::{Part, check_columns, check_names};
+use super::part::{Division, Part, check_columns, check_names};
 use super::{Scan, Unit};
 use crate::block::{Field, Kind, Segment};
 use crate::error::Result;
@@ -52,8 +52,8 @@ pub(super) struct ParquetFile {
     input: Arc<Input>,
     metadata: ArrowReaderMetadata,
     fields: Vec<Field>,
-    /// Rows of a unit, at most.
-    unit_rows: u64,
+    /// How row groups become units, where that was said.
+    division: Option<Division>,
 }
 
 impl ParquetFile {
@@ -73,7 +73,7 @@ impl ParquetFile {
         })?;
         let names: Vec<String> = fields.iter().map(|field| field.name.clone()).collect();
         check_names(path, &names, None)?;
-        Ok(ParquetFile { input, metadata, fields, unit_rows: u64::MAX })
+        Ok(ParquetFile { input, metadata, fields, division: None })
     }
 
     fn groups(&self) -> usize {
@@ -123,8 +123,8 @@ impl Part for ParquetFile {
         make_text(&mut self.fields[column])
     }
 
-    fn divide(&mut self, unit_rows: u64) {
-        self.unit_rows = unit_rows;
+    fn divide(&mut self, division: Division) {
+        self.division = Some(division);
     }
 
     fn scan(&self, columns: &[usize], first_row: Option<u64>) -> Result<Box<dyn Scan>> {
@@ -136,10 +136,9 @@ impl Part for ParquetFile {
             let rows = group_rows(&self.metadata, group);
             let place = next_row.unwrap_or(0);
             // A piece that begins within a page unpacks all of it: pieces of several pages waste little.
-            let pages = page_rows(self.metadata.metadata().row_group(group)).saturating_mul(PAGES);
-            let unit_rows =
-                self.unit_rows.max(pages).checked_next_multiple_of(BATCH).unwrap_or(u64::MAX).max(BATCH);
-            for rows in pieces_of(place..place.saturating_add(rows), unit_rows) {
+            let least = page_rows(self.metadata.metadata().row_group(group)).saturating_mul(PAGES).max(BATCH);
+            let most = |position| self.division.map_or(u64::MAX, |division| division.unit_rows(position));
+            for rows in pieces_of(place..place.saturating_add(rows), least, most) {
                 let first_row = next_row.map(|_| rows.start);
                 pieces.push(Piece { group, rows: rows.start - place..rows.end - place, first_row });
             }
@@ -176,11 +175,14 @@ struct Piece {
     first_row: Option<u64>,
 }
 
-/// Cuts a range wherever it crosses a multiple of `step`.
-fn pieces_of(rows: Range<u64>, step: u64) -> impl Iterator<Item = Range<u64>> {
+/// Cuts a range into pieces that end at multiples of [`BATCH`] or with the range: of about as many rows as `most` says for
+/// the place where a piece begins, but of no fewer than `least`.
+fn pieces_of(rows: Range<u64>, least: u64, most: impl Fn(u64) -> u64) -> impl Iterator<Item = Range<u64>> {
     let mut start = rows.start;
     std::iter::from_fn(move || {
-        let end = (start / step).saturating_add(1).saturating_mul(step).min(rows.end);
+        let cut = start.saturating_add(most(start).max(least)).div_ceil(BATCH).saturating_mul(BATCH);
+        // What would be left must be worth a piece.
+        let end = if cut.saturating_add(least) <= rows.end { cut } else { rows.end };
         let piece = start..end;
         start = end;
         (!piece.is_empty()).then_some(piece)
@@ -268,5 +270,36 @@ impl Plan {
             emit(segment)?;
         }
         Ok(decoded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn pieces_follow_each_other_and_are_worth_it(
+            start in 0u64..5_000_000,
+            len in 0u64..5_000_000,
+            least in BATCH..300_000,
+            shares in 1u64..20,
+        ) {
+            let rows = start..start + len;
+            let division = Division { rows: rows.end + 1_000_000, shares };
+            let pieces: Vec<_> = pieces_of(rows.clone(), least, |place| division.unit_rows(place)).collect();
+            prop_assert_eq!(pieces.iter().map(|piece| piece.end - piece.start).sum::<u64>(), len);
+            let mut next = rows.start;
+            for piece in &pieces {
+                prop_assert_eq!(piece.start, next);
+                next = piece.end;
+                prop_assert!(piece.end % BATCH == 0 || piece.end == rows.end);
+                prop_assert!(piece.end - piece.start >= least.min(len));
+                // What is too small for a piece of its own goes with the one ahead of it.
+                let most = division.unit_rows(piece.start).max(least) + BATCH + least;
+                prop_assert!(piece.end - piece.start < most);
+            }
+        }
     }
 }

@@ -43,8 +43,8 @@ pub(super) trait Part: Send + Sync {
     /// LIBSVM: has all these features.
     fn widen(&mut self, _indices: Indices) {}
 
-    /// Makes units of no more than about so many rows, where that can be chosen.
-    fn divide(&mut self, _unit_rows: u64) {}
+    /// Makes units of no more than about as many rows as this says, where that can be chosen.
+    fn divide(&mut self, _division: Division) {}
 
     /// Starts reading; `first_row` is the position of the first row in the whole input, where it is known.
     fn scan(&self, columns: &[usize], first_row: Option<u64>) -> Result<Box<dyn Scan>>;
@@ -57,6 +57,23 @@ pub(super) trait Part: Send + Sync {
             help: Some("feed CSV, TSV, LIBSVM, NDJSON or an Arrow stream".to_string()),
         }
         .into())
+    }
+}
+
+/// How the rows of an input become units: each a share of what is still to come, so that there are few, and yet all
+/// cores have work to the end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Division {
+    /// Rows of the whole input.
+    pub rows: u64,
+    /// A unit is one of so many parts of what is still to come.
+    pub shares: u64,
+}
+
+impl Division {
+    /// How many rows a unit may have that begins at this position of the input.
+    pub fn unit_rows(self, position: u64) -> u64 {
+        self.rows.saturating_sub(position).div_ceil(self.shares.max(1))
     }
 }
 
