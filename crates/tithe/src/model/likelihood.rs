@@ -8,20 +8,20 @@ use crate::math::{softplus_and_slope, vectorized};
 use crate::points::{Lane, Points, TILE, Tile};
 
 /// Parts in which every sum over rows is kept.
-const LANES: usize = 8;
+pub(super) const LANES: usize = 8;
 
-type Part = [f64; LANES];
+pub(super) type Part = [f64; LANES];
 
 /// Rows of a lane as groups of [`LANES`].
 #[inline(always)]
-fn groups(lane: &Lane) -> &[Part; TILE / LANES] {
+pub(super) fn groups(lane: &Lane) -> &[Part; TILE / LANES] {
     let (groups, _) = lane.as_chunks::<LANES>();
     groups.first_chunk().expect("TILE is a multiple of LANES")
 }
 
 /// A sum of the parts in a fixed order.
 #[inline(always)]
-fn total(part: &Part) -> f64 {
+pub(super) fn total(part: &Part) -> f64 {
     ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]))
 }
 
@@ -58,7 +58,7 @@ fn add_columns(tile: &Tile<'_>, a: &Lane, sums: &mut [Part]) {
 
 /// `w φ(s)` and `w σ(−s)` for the rows of a tile. No sum runs through this loop, or it would not vectorise.
 #[inline(always)]
-fn losses_and_pulls(w: &Lane, margin: &Lane, loss: &mut Lane, pull: &mut Lane) {
+pub(super) fn losses_and_pulls(w: &Lane, margin: &Lane, loss: &mut Lane, pull: &mut Lane) {
     for r in 0..TILE {
         let (softplus, slope) = softplus_and_slope(margin[r]);
         loss[r] = w[r] * softplus;
@@ -68,7 +68,7 @@ fn losses_and_pulls(w: &Lane, margin: &Lane, loss: &mut Lane, pull: &mut Lane) {
 
 /// Adds the rows of a lane to the parts of a sum.
 #[inline(always)]
-fn add_rows(lane: &Lane, sum: &mut Part) {
+pub(super) fn add_rows(lane: &Lane, sum: &mut Part) {
     for group in groups(lane) {
         for l in 0..LANES {
             sum[l] += group[l];

@@ -5,6 +5,7 @@ pub(crate) mod mode;
 pub mod posterior;
 pub mod prior;
 pub mod quadratic;
+mod thin;
 
 pub use posterior::{Gaussian, LogDensity, Posterior};
 pub use prior::{Prior, PriorChoice, Priors};

@@ -4,9 +4,11 @@
 use faer::{Mat, Side};
 
 use crate::error::{Error, Result};
+use crate::math::{dot, vectorized};
 use crate::model::likelihood;
 use crate::model::mode::{EXACT, Mode, mode_from_afar, singular};
 use crate::model::prior::{Prepared, Prior, Priors};
+use crate::model::thin::ThinPoints;
 use crate::points::Points;
 
 /// A log-density with gradient; all that a sampler knows of a model.
@@ -23,6 +25,8 @@ pub trait LogDensity: Sync {
 #[derive(Clone, Debug)]
 pub struct Posterior<'a> {
     points: &'a Points,
+    /// The same points, where most of their values need not be looked at.
+    thin: Option<ThinPoints>,
     priors: &'a Priors,
     prepared: Vec<Prepared>,
 }
@@ -48,7 +52,7 @@ impl<'a> Posterior<'a> {
             prior.check()?;
         }
         let prepared = priors.coefficients.iter().map(Prior::prepared).collect();
-        Ok(Posterior { points, priors, prepared })
+        Ok(Posterior { points, thin: ThinPoints::of(points), priors, prepared })
     }
 
     /// The weighted rows.
@@ -77,7 +81,10 @@ impl LogDensity for Posterior<'_> {
     }
 
     fn value_and_gradient(&self, theta: &[f64], gradient: &mut [f64], scratch: &mut Vec<[f64; 8]>) -> f64 {
-        let mut value = likelihood::value_and_gradient(self.points, theta, gradient, scratch);
+        let mut value = match &self.thin {
+            Some(thin) => thin.value_and_gradient(theta, gradient, scratch),
+            None => likelihood::value_and_gradient(self.points, theta, gradient, scratch),
+        };
         for ((prior, &x), gradient) in self.prepared.iter().zip(theta).zip(gradient) {
             let local = prior.local(x);
             value += local.value;
@@ -147,11 +154,16 @@ impl Gaussian {
     /// `θ = mean + C ξ`: from whitened coordinates to coefficients.
     pub fn unwhiten(&self, xi: &[f64], theta: &mut [f64]) {
         theta.copy_from_slice(&self.mean);
-        for ((j, &x), column) in xi.iter().enumerate().zip(self.factor.chunks_exact(self.dim())) {
-            for (theta, c) in theta.iter_mut().zip(&column[..=j]) {
-                *theta += c * x;
-            }
-        }
+        vectorized(
+            #[inline(always)]
+            || {
+                for ((j, &x), column) in xi.iter().enumerate().zip(self.factor.chunks_exact(self.dim())) {
+                    for (theta, c) in theta.iter_mut().zip(&column[..=j]) {
+                        *theta += c * x;
+                    }
+                }
+            },
+        );
     }
 
     /// The whitened coordinates of coefficients, `ξ = C⁻¹ (θ − mean)`.
@@ -174,9 +186,15 @@ impl Gaussian {
 
     /// The gradient in whitened coordinates, `Cᵀ g`.
     pub fn whiten_gradient(&self, gradient: &[f64], whitened: &mut [f64]) {
-        for ((j, into), column) in whitened.iter_mut().enumerate().zip(self.factor.chunks_exact(self.dim())) {
-            *into = column[..=j].iter().zip(gradient).map(|(c, g)| c * g).sum();
-        }
+        vectorized(
+            #[inline(always)]
+            || {
+                let columns = self.factor.chunks_exact(self.dim());
+                for ((j, into), column) in whitened.iter_mut().enumerate().zip(columns) {
+                    *into = dot(&column[..=j], &gradient[..=j]);
+                }
+            },
+        );
     }
 
     /// `ln |det C|` plus the normal's own constant: the log-density at the mean is minus this.
