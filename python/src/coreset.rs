@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule};
 use serde_json::json;
 use tithe::build::build_on;
-use tithe::engine::LocalEngine;
+use tithe::engine::{LocalEngine, physical_memory};
 use tithe::error::Error;
 use tithe::files::{
     Output, RowFormat, coreset_bytes, coreset_table, read_coreset, read_coreset_from, write_coreset,
@@ -46,7 +46,7 @@ pub fn build(data: &Data, options: &Bound<'_, PyAny>, watcher: &Bound<'_, PyAny>
         let options = reading.open_options(budget)?;
         let open = |options: &OpenOptions| opener.open(options, budget, watch);
         let table = match building.known() {
-            Some(known) => open_with(&columns.weighted(known), &options, open)?,
+            Some(known) => open_with(&columns.known(known)?, &options, open)?,
             None => {
                 let source = open(&options)?;
                 let roles = columns.roles(&*source)?;
@@ -163,6 +163,12 @@ pub fn generate<'py>(
             write_generated(recipe, Seed(seed), rows, Output::create(&path)?, format, watch)
         })?;
         return Ok(None);
+    }
+    // The columns, and all of them one after the other.
+    let bytes = rows.saturating_mul(16 * (recipe.dim() as u64 + 1));
+    if bytes > physical_memory().unwrap_or(u64::MAX) {
+        let what = format!("{rows} need more memory than there is; name a path to write them to a file");
+        return Err(to_python(py, &Error::setting("--rows", what)));
     }
     let made = run(watcher, move |_| Ok(recipe.data(Seed(seed), rows as usize)))?;
     Ok(Some((PyArray1::from_vec(py, made.x.concat()), PyArray1::from_vec(py, made.y))))

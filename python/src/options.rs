@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use tithe::build::BuildSettings;
 use tithe::coreset::Method;
-use tithe::encoding::{Encoding, Unseen};
+use tithe::encoding::{Coding, Encoding, Feature, Unseen};
 use tithe::engine::{EngineSettings, Missing};
 use tithe::error::{Error, Result};
 use tithe::fit::FitSettings;
@@ -96,9 +96,24 @@ impl Columns {
         Columns { label: label.cloned(), weight: weight.cloned(), ..self.clone() }
     }
 
-    /// A known encoding with the weights of this data, where it has any.
-    pub fn weighted(&self, known: Encoding) -> Encoding {
-        Encoding { weight: self.weight.clone().or(known.weight), ..known }
+    /// A known encoding with the weights of this data, where it has any; what contradicts it is refused.
+    pub fn known(&self, known: Encoding) -> Result<Encoding> {
+        let scaled = |feature: &Feature| {
+            matches!(feature.coding, Coding::Number { center, scale } if (center, scale) != (0.0, 1.0))
+        };
+        let positive = known.label.positive.to_string();
+        let decided = [
+            ("--features", self.features.is_some()),
+            ("--exclude", !self.exclude.is_empty()),
+            ("--intercept", !self.intercept && known.intercept),
+            ("--standardize", !self.standardize && known.features.iter().any(scaled)),
+            ("--positive", self.positive.as_ref().is_some_and(|given| *given != positive)),
+        ];
+        if let Some((name, _)) = decided.iter().find(|(_, given)| *given) {
+            let what = "goes with an encoding to be learnt; the one that was given is used as it is";
+            return Err(Error::setting(*name, what));
+        }
+        Ok(Encoding { weight: self.weight.clone().or(known.weight), ..known })
     }
 
     /// The label's name, where the user gave it.

@@ -1,5 +1,6 @@
 """Wrong input as Python users give it: each with its class and its message."""
 
+import errno
 import pickle
 import re
 
@@ -285,6 +286,60 @@ CASES = {
         ValueError,
         "column 'weight'",
     ),
+    "pandas' NA in y": (
+        lambda: tithe.build(X, pd.Series(["a", "b", pd.NA, "a"] * (N // 4), dtype="string"), positive="a"),
+        tithe.MissingValuesError,
+        ValueError,
+        r"'y' \(50 missing, the first in row 3\)",
+    ),
+    "pandas' NA in an object column": (
+        lambda: tithe.build(FRAME.assign(b=pd.Series(["u", pd.NA] * (N // 2), dtype=object)), label="y"),
+        tithe.MissingValuesError,
+        ValueError,
+        r"'b' \(100 missing, the first in row 2\)",
+    ),
+    "a column of arrays": (
+        lambda: tithe.build(FRAME.assign(b=[np.ones(2)] * N), label="y"),
+        tithe.InputTypeError,
+        TypeError,
+        r"column 'b' holds Python objects \(ndarray\).*exclude=",
+    ),
+    "more memory than there is": (
+        lambda: tithe.build(X, Y, memory="999999999999TiB"),
+        tithe.SettingError,
+        ValueError,
+        r"memory: '999999999999TiB' is more than any machine has; it must be less than 2\*\*64 bytes",
+    ),
+    "a memory of no digits": (
+        lambda: tithe.build(X, Y, memory="."),
+        tithe.SettingError,
+        ValueError,
+        "memory: '.' is not a size",
+    ),
+    "a prior for a number": (
+        lambda: tithe.build(X, Y, size=50).fit(prior_for={1: "normal:1"}),
+        tithe.SettingError,
+        ValueError,
+        "prior_for: 1 is not the name of a coefficient",
+    ),
+    "a reference point by numbers": (
+        lambda: tithe.build(X, Y, theta_star={1: 0.0}),
+        tithe.SettingError,
+        ValueError,
+        "theta_star: 1 is not the name of a coefficient",
+    ),
+    "an intercept in words": (
+        lambda: tithe.build(X, Y, intercept="no"),
+        tithe.SettingError,
+        ValueError,
+        "intercept: must be True or False, but is 'no'",
+    ),
+    "weights to check a coreset that has none": (
+        lambda: tithe.build(X, Y, size=50).fit(draws=50).verify(X, Y, weight=np.ones(N)),
+        tithe.SettingError,
+        ValueError,
+        "weight: the coreset was built without weights; leave it out here",
+    ),
     "an unknown recipe": (
         lambda: tithe.generate("cake", 10),
         tithe.SettingError,
@@ -377,6 +432,28 @@ def test_files_that_are_something_else(tmp_path, posterior):
     assert isinstance(caught.value, OSError)
     with pytest.raises(tithe.FileError, match="cannot write"):
         posterior.write(tmp_path / "no" / "folder" / "x.parquet")
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda path, posterior: tithe.build(path, label="y"),
+        lambda path, posterior: tithe.build([str(path), "other.csv"], label="y"),
+        lambda path, posterior: tithe.build(FRAME, encoding=path),
+        lambda path, posterior: tithe.read_coreset(path),
+        lambda path, posterior: tithe.read_posterior(path),
+        lambda path, posterior: posterior.verify(path),
+        lambda path, posterior: posterior.predict_proba(path),
+        lambda path, posterior: tithe.Stream(label="y").add(path),
+    ],
+)
+def test_a_file_that_is_not_there_is_named(work, posterior, tmp_path):
+    path = tmp_path / "nothing.parquet"
+    with pytest.raises(tithe.NoInputError, match=r"cannot read '.*nothing.parquet': No such file") as caught:
+        work(path, posterior)
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert isinstance(error, FileNotFoundError) and isinstance(error, tithe.FileError)
+        assert (error.filename, error.errno, str(error)) == (str(path), errno.ENOENT, str(caught.value))
 
 
 def test_a_stream_whose_producer_fails():

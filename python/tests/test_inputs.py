@@ -50,6 +50,7 @@ WAYS = {
     "pyarrow table": lambda folder, table: table,
     "pyarrow reader": lambda folder, table: reader_of(table),
     "pyarrow dataset": lambda folder, table: pa.dataset.dataset(folder / "data.parquet").scanner().to_reader(),
+    "pyarrow dataset itself": lambda folder, table: pa.dataset.dataset(folder / "data.parquet"),
     "DuckDB relation": lambda folder, table: duckdb.sql(f"select * from '{folder / 'data.parquet'}'"),
 }
 
@@ -191,3 +192,64 @@ def test_truths_read_as_text_are_words_wherever_they_come_from(tmp_path):
     assert by_array.coefficients[1].startswith("x1=") and by_array.coefficients[1] in ("x1=false", "x1=true")
     for data in [frame, pl.from_pandas(frame), tmp_path / "data.parquet"]:
         assert tithe.build(data, label="y", text=["x1"]) == by_array
+
+
+@pytest.mark.parametrize("choice", [{"exclude": ["x2", "x10"]}, {"features": [f"x{i}" for i in (1, *range(3, 10))]}])
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_matrix])
+def test_a_posterior_takes_the_array_it_came_from(matrix, choice, form):
+    X, y = matrix[0][:3000], matrix[1][:3000]
+    posterior = tithe.build(form(X), y, size=200, **choice).fit(chains=2, draws=50)
+    assert posterior.verify(form(X), y).same_data
+    wanted = posterior.predict_proba(form(X[:, [0, *range(2, 9)]]))
+    np.testing.assert_array_equal(posterior.predict_proba(form(X)), wanted)
+    with pytest.raises(tithe.ColumnError, match="X has 7 features, but the posterior was fitted with 8: x1, x3"):
+        posterior.predict_proba(form(X[:, :7]))
+
+
+def test_a_coresets_encoding_takes_the_array_it_came_from(matrix):
+    core = tithe.build(*matrix, exclude=["x2"], size=200)
+    assert tithe.build(*matrix, encoding=core, size=200).columns == core.columns
+
+
+@pytest.mark.parametrize("odd", [[1, 2], 1j, {"a": 1}, np.ones(2)], ids=lambda odd: type(odd).__name__)
+def test_columns_that_are_not_needed_may_hold_anything(matrix, odd):
+    X, y = matrix[0][:2000], matrix[1][:2000]
+    plain = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y})
+    frame = plain.assign(odd=[odd] * 2000)
+    core = tithe.build(plain, label="y", size=200)
+    assert tithe.build(frame, label="y", features=["a", "b"], size=200) == core
+    assert tithe.build(frame, label="y", exclude=["odd"], size=200) == core
+    assert tithe.build(frame, encoding=core, size=200).columns == ["a", "b"]
+    posterior = core.fit(chains=2, draws=50)
+    assert posterior.verify(frame).same_data
+    np.testing.assert_array_equal(posterior.predict_proba(frame), posterior.predict_proba(plain))
+    with tithe.Stream(label="y", features=["a", "b"], size=200) as stream:
+        stream.add(frame)
+        stream.add(frame)
+        assert stream.rows == 4000
+    assert "odd" in frame and frame["odd"].notna().all(), "the user's frame is as it was"
+
+
+@pytest.mark.parametrize("kind", ["truths", "words", "dictionary", "chunks"])
+def test_labels_of_pyarrow(matrix, kind):
+    X, y = matrix[0][:2000], matrix[1][:2000] > 0
+    words = pa.array(np.where(y, "yes", "no").tolist())
+    labels = {
+        "truths": pa.array(y),
+        "words": words,
+        "dictionary": words.dictionary_encode(),
+        "chunks": pa.chunked_array([pa.array(y)]),
+    }[kind]
+    positive = None if kind in ("truths", "chunks") else "yes"
+    core = tithe.build(X, labels, positive=positive, size=200)
+    np.testing.assert_array_equal(core.y, y[core.rows])
+
+
+@pytest.mark.parametrize("dtype", ["string", "Int64", "boolean", object])
+def test_missing_labels_of_pandas_can_be_dropped(matrix, dtype):
+    X, y = matrix[0][:2000], matrix[1][:2000] > 0
+    values = pd.Series(np.where(y, "yes", "no") if dtype in ("string", object) else y.astype(int), dtype=dtype)
+    values[3] = pd.NA
+    positive = "yes" if dtype in ("string", object) else None
+    core = tithe.build(X, values, positive=positive, missing="drop", size=200)
+    assert core.n_rows == 1999

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -130,6 +131,31 @@ def test_warnings_are_pythons(matrix):
         core = tithe.build(X[:50], y[:50])
     assert pathlib.Path(caught[0].filename).name == "test_manners.py"
     assert len(core.warnings) == 1 and len(core) == 50
+
+
+def test_a_coreset_that_is_too_small_warns(matrix):
+    with pytest.warns(tithe.TitheWarning, match=r"too small: with 1 row, the KL .* is .* nats; .*size=\d+") as caught:
+        one = tithe.build(*matrix, size=1)
+    assert len(caught) == 1 and pathlib.Path(caught[0].filename).name == "test_manners.py"
+    with pytest.warns(
+        tithe.TitheWarning, match="too small: with 1 row, the KL to the posterior of what it was made of"
+    ):
+        tithe.merge([one, tithe.build(*matrix, encoding=one, size=100)], size=1)
+    with tithe.Stream(size=1) as stream:
+        stream.add(*matrix)
+        with pytest.warns(tithe.TitheWarning, match="too small"):
+            stream.snapshot()
+
+
+def test_a_coreset_that_is_large_enough_does_not_warn(matrix):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", tithe.TitheWarning)
+        tithe.build(*matrix, size=300)
+
+
+def test_spark_is_loaded_when_it_is_first_named():
+    script = "import sys, tithe; print('pyspark' in sys.modules); print(tithe.spark.build.__name__)"
+    assert run_script(script).split() == ["False", "build"]
 
 
 def test_nothing_native_is_shown_unwrapped():

@@ -1,5 +1,7 @@
 """What comes out: frames, ArviZ, predictions, pickles, and what a notebook shows."""
 
+import dataclasses
+import inspect
 import pickle
 from types import SimpleNamespace
 
@@ -53,6 +55,15 @@ def test_arviz_finds_the_same_summary(core, sampler):
     assert set(data.sample_stats.data_vars) == wanted[sampler]
 
 
+def test_coefficients_called_as_arvizs_dimensions_are_kept(matrix):
+    names = ["chain", "draw", "draw_"]
+    posterior = tithe.build(matrix[0][:2000, :3], matrix[1][:2000], columns=names, size=100).fit(chains=2, draws=50)
+    data = posterior.to_arviz()
+    assert list(data.posterior.data_vars) == ["intercept", "chain_", "draw__", "draw_"]
+    for place, name in enumerate(data.posterior.data_vars):
+        np.testing.assert_array_equal(data.posterior[name], posterior.draws[:, :, place])
+
+
 def test_plots_are_arvizs(posterior):
     import matplotlib
 
@@ -85,6 +96,25 @@ def test_predictions_are_the_command_lines(command, folder, posterior, table, ma
         np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
     interval = posterior.predict_interval(table, interval=0.8)
     np.testing.assert_array_equal(interval, wanted[["probability_lower", "probability_upper"]])
+
+
+def test_no_rows_have_no_probabilities(posterior, table, matrix):
+    for data in [table.slice(0, 0), table.to_pandas()[:0], pl.from_arrow(table)[:0], matrix[0][:0]]:
+        assert posterior.predict_proba(data).shape == posterior.predict_interval(data).shape == (0, 2)
+
+
+def test_checks_can_be_compared(posterior, matrix):
+    found = posterior.verify(*matrix)
+    assert found == posterior.verify(*matrix) and found != posterior.verify(*matrix, draws=200)
+    assert found == pickle.loads(pickle.dumps(found)) and found != "another thing"
+    odd = dataclasses.replace(found, k_hat=float("nan"), drawn={"x1": {"mean": float("nan")}})
+    assert odd == pickle.loads(pickle.dumps(odd)) and odd != found
+    assert found != dataclasses.replace(found, weights=found.weights[::-1])
+
+
+def test_the_check_has_the_same_arguments_as_a_method():
+    function, method = (inspect.signature(each).parameters for each in (tithe.verify, tithe.Posterior.verify))
+    assert list(function.values())[1:] == list(method.values())[1:]
 
 
 def test_the_check_against_all_data_is_the_command_lines(command, folder, posterior, table, matrix):

@@ -196,3 +196,53 @@ def test_wrong_calls_of_partial_fit_are_refused(matrix):
         model.partial_fit(X[:, 1:], y)
     model.partial_fit(X[~positive], y[~positive])
     assert model.score(X, y) > 0.85
+
+
+@pytest.mark.parametrize("n_jobs", [-1, -2, -1000, 2, None])
+def test_jobs_are_counted_as_scikit_learn_does(matrix, n_jobs):
+    X, y = matrix[0][:2000], matrix[1][:2000]
+    model = tithe.LogisticRegression(size=200, random_state=0, n_jobs=n_jobs, **FAST).fit(X, y)
+    other = tithe.LogisticRegression(size=200, random_state=0, n_jobs=1, **FAST).fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(X), other.predict_proba(X))
+    assert tithe.CoresetSampler(size=200, random_state=0, n_jobs=n_jobs).fit(X, y).coreset_ == model.coreset_
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"n_jobs": 0}, "n_jobs: 0 has no meaning"),
+        ({"n_jobs": "all"}, "n_jobs: must be a whole number"),
+        ({"size": None}, "size: must be a whole number, but is None"),
+        ({"size": "a"}, "size: must be a whole number, but is 'a'"),
+        ({"size": 0}, "size: must be at least 1"),
+        ({"fit_intercept": "no"}, "fit_intercept: must be True or False"),
+    ],
+)
+def test_wrong_settings_are_refused_by_their_names(matrix, setting, message):
+    X, y = matrix[0][:500], matrix[1][:500]
+    for work in [
+        lambda: tithe.LogisticRegression(**setting).fit(X, y),
+        lambda: tithe.LogisticRegression(**setting).partial_fit(X, y, classes=[-1, 1]),
+        lambda: tithe.CoresetSampler(**setting).fit(X, y),
+    ]:
+        with pytest.raises(tithe.SettingError, match=message):
+            work()
+
+
+def test_a_size_that_is_too_small_warns(matrix):
+    for work in [
+        lambda: tithe.LogisticRegression(size=20, **FAST).fit(*matrix),
+        lambda: tithe.LogisticRegression(size=20, **FAST).partial_fit(*matrix, classes=[-1, 1]).coreset_,
+        lambda: tithe.CoresetSampler(size=20).fit(*matrix),
+    ]:
+        with pytest.warns(tithe.TitheWarning, match=r"too small: with \d+ rows, .*size=\d+") as caught:
+            work()
+        assert len([each for each in caught if each.category is tithe.TitheWarning]) == 1
+        assert caught[0].filename == __file__
+
+
+def test_the_sampler_gives_pyarrow_back(table):
+    sampler = tithe.CoresetSampler(size=100, random_state=0)
+    X, y, weights = sampler.fit_resample(table.drop(["y"]), table["y"])
+    assert X.equals(table.drop(["y"]).take(sampler.rows_)) and y.equals(table["y"].take(sampler.rows_))
+    assert len(X) == len(weights)

@@ -496,3 +496,15 @@ def test_two_processes_cannot_write_to_one_state(tmp_path):
         script = f"import tithe; tithe.Stream({str(tmp_path)!r}, size=100)"
         done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True)
         assert done.returncode == 1 and "tithe.StateError" in done.stderr
+
+
+def test_arrays_of_which_some_columns_are_left_out(matrix):
+    X, y = matrix
+    with tithe.Stream(size=200, exclude=["x2"]) as stream:
+        stream.add(X[:5000], y[:5000])
+        stream.add(X[5000:], y[5000:])
+        assert stream.snapshot() == tithe.build(X, y, size=200, exclude=["x2"])
+    with tithe.Stream(size=200) as stream:
+        stream.add(X[:, :9], y)
+        with pytest.raises(tithe.ColumnError, match="X has 10 features, but the stream has 9"):
+            stream.add(X, y)

@@ -10,6 +10,7 @@ np.float64(1.0)
 
 from __future__ import annotations
 
+from importlib import import_module as _import_module
 from importlib import metadata as _metadata
 from typing import TYPE_CHECKING, Any
 
@@ -83,11 +84,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # scikit-learn is loaded only by those who use it.
+    # scikit-learn and Spark are loaded only by those who use them.
     if name in ("CoresetSampler", "LogisticRegression"):
         from . import _sklearn
 
         return getattr(_sklearn, name)
+    if name == "spark":
+        return _import_module("tithe.spark")
     raise AttributeError(f"module 'tithe' has no attribute '{name}'")
 
 

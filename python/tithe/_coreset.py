@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from . import _native
 from ._arrow import ArrowTable
-from ._data import DataLike, Path, Vector, array_columns, is_sparse, native
+from ._data import DataLike, Path, Vector, array_columns, is_sparse, naming_missing_files, native
 from ._errors import InputTypeError, SettingError
 from ._options import build_options, by_name, names_of, whole, word
 from ._posterior import Posterior
@@ -69,8 +69,8 @@ def build(
     ----------
     data:
         A path, glob or directory, or several (Parquet, CSV, TSV, LIBSVM, Arrow); a NumPy array or a SciPy sparse matrix
-        with ``y`` beside it; or anything with ``__arrow_c_stream__``: pandas, polars, pyarrow, a DuckDB relation. What
-        comes only once and does not fit in ``memory`` goes through a temporary file.
+        with ``y`` beside it; a pyarrow dataset; or anything with ``__arrow_c_stream__``: pandas, polars, pyarrow, a
+        DuckDB relation. What comes only once and does not fit in ``memory`` goes through a temporary file.
     y:
         The labels, where they are not a column of ``data``.
     label:
@@ -85,7 +85,7 @@ def build(
     weight:
         The column of weights, or an array of them, if the data is weighted already.
     features, exclude:
-        The columns to use, or not to use.
+        The columns to use, or not to use; the others may hold anything.
     columns:
         Names of the columns of a NumPy array (``x1``, ``x2``, …).
     text:
@@ -121,13 +121,14 @@ def build(
     'indistinguishable'
     """
     names = names_of("exclude", exclude) or []
+    used = names_of("features", features)
     by_name = weight if isinstance(weight, str) else None
     beside = None if isinstance(weight, str) else weight
     weight_name = "weight" if beside is not None else by_name
     is_array = isinstance(data, np.ndarray) or is_sparse(data)
     known = None if encoding is None else coreset_of("encoding", encoding)
     if known is not None:
-        label = label_of(known, label)
+        label, used = label_of(known, label), known.columns
         columns = columns or array_columns(data, known.columns, "the encoding has")
     if y is not None and label is None:
         label = "y"
@@ -138,7 +139,14 @@ def build(
     if columns is not None and not is_array:
         raise SettingError("columns: names the columns of an array; other data has names of its own")
     ready = native(
-        data, y, weight=beside, label=label, weight_name=weight_name or "weight", columns=columns, exclude=names
+        data,
+        y,
+        weight=beside,
+        label=label,
+        weight_name=weight_name or "weight",
+        columns=columns,
+        used=None if used is None else {*used, label, weight_name},
+        exclude=names,
     )
     options = build_options(
         label=label,
@@ -172,13 +180,33 @@ def build(
         block_rows=block_rows,
     )
     options["encoding"] = None if known is None else known._native.encoding()
-    with Watcher(progress) as watcher:
-        return Coreset(_native.build(ready, options, watcher))
+    with Watcher(progress) as watcher, naming_missing_files(data):
+        return judged(Coreset(_native.build(ready, options, watcher)), watcher)
 
 
 def read_coreset(path: Path) -> Coreset:
     """Read a coreset that ``Coreset.write`` or the command line wrote."""
-    return Coreset(_native.Coreset.read(os.fspath(path)))
+    with naming_missing_files(path):
+        return Coreset(_native.Coreset.read(os.fspath(path)))
+
+
+def judged(core: Coreset, watcher: Watcher) -> Coreset:
+    """Give a coreset that was just made, and warn if it is too small."""
+    if warning := too_small(core):
+        watcher.warned(warning)
+    return core
+
+
+def too_small(core: Coreset) -> str | None:
+    """Say what to do about a coreset that by its own certificate has too few rows."""
+    certificate = core.certificate
+    if certificate is None or certificate.verdict != "too small":
+        return None
+    whose = "of what it was made of" if certificate.composed else "of all rows"
+    return (
+        f"the coreset is too small: with {counted(len(core), 'row')}, the KL to the posterior {whose} is "
+        f"{number(certificate.kl)} nats; take a larger size, such as size={certificate.try_size}"
+    )
 
 
 def coreset_of(name: str, value: Coreset | Path) -> Coreset:

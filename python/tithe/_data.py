@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _native
-from ._errors import ColumnError, InputTypeError, NoRowsError, SettingError
+from ._errors import ColumnError, FileError, InputTypeError, NoInputError, NoRowsError, SettingError
 
 
 class ArrowStream(Protocol):
@@ -38,6 +39,23 @@ def is_path(data: Any) -> bool:
     return isinstance(data, (list, tuple)) and bool(data) and all(isinstance(d, (str, os.PathLike)) for d in data)
 
 
+@contextlib.contextmanager
+def naming_missing_files(data: Any) -> Iterator[None]:
+    """Say of a path that is not there what Python says of it: ``FileNotFoundError``, with the file's name."""
+    try:
+        yield
+    except FileError as error:
+        paths = [os.fspath(path) for path in _paths(data)] if is_path(data) else []
+        for path in paths:
+            if f"'{path}'" in str(error) and not os.path.exists(path):
+                raise NoInputError(str(error), path) from None
+        raise
+
+
+def _paths(data: Any) -> Sequence[Path]:
+    return [data] if isinstance(data, (str, os.PathLike)) else data
+
+
 def is_sparse(data: Any) -> bool:
     """Tell SciPy's sparse matrices and arrays from other data."""
     return type(data).__module__.startswith("scipy.sparse")
@@ -48,14 +66,22 @@ def default_names(count: int) -> list[str]:
     return [f"x{i}" for i in range(1, count + 1)]
 
 
-def array_columns(data: Any, features: Sequence[str], owner: str) -> list[str] | None:
-    """Arrays have no names: their columns are the features that ``owner`` knows, in order, if there are as many."""
+def array_columns(data: Any, features: Sequence[str], owner: str, *, chosen: bool = True) -> list[str] | None:
+    """Arrays have no names: their columns are the features that ``owner`` knows, in order, if there are as many.
+
+    A wider array may be what the features were ``chosen`` from: it then has all of them where their names ``x1``,
+    ``x2``, … say. Where they are the first of its columns, it may as well be other data, and is refused.
+    """
     if not (isinstance(data, np.ndarray) or is_sparse(data)) or data.ndim != 2:
         return None
-    if data.shape[1] != len(features):
-        shown = ", ".join(features[:20]) + (", …" if len(features) > 20 else "")
-        raise ColumnError(f"X has {data.shape[1]} features, but {owner} {len(features)}: {shown}")
-    return list(features)
+    width = int(data.shape[1])
+    if width == len(features):
+        return list(features)
+    by_place = default_names(width)
+    if chosen and set(features) <= set(by_place) and list(features) != by_place[: len(features)]:
+        return by_place
+    shown = ", ".join(features[:20]) + (", …" if len(features) > 20 else "")
+    raise ColumnError(f"X has {width} features, but {owner} {len(features)}: {shown}")
 
 
 def native(
@@ -66,10 +92,14 @@ def native(
     label: str | None = None,
     weight_name: str = "weight",
     columns: Sequence[str] | None = None,
+    used: Collection[str | None] | None = None,
     exclude: Sequence[str] = (),
     may_be_empty: bool = False,
 ) -> _native.Data:
-    """Make any data ready: ``y`` and ``weight`` stand beside it as columns ``label`` and ``weight_name``."""
+    """Make any data ready: ``y`` and ``weight`` stand beside it as columns ``label`` and ``weight_name``.
+
+    Of a frame only the columns ``used`` (all) without those to ``exclude`` need be such as can be read.
+    """
     beside: list[tuple[str, str, Any]] = []
     if y is not None:
         beside.append((label or "y", *_vector("y", y)))
@@ -78,8 +108,7 @@ def native(
     if is_path(data):
         if beside:
             raise InputTypeError("y and weight arrays do not go with paths: name the columns with label= and weight=")
-        paths = [data] if isinstance(data, (str, os.PathLike)) else data
-        return _native.Data.paths([os.fspath(path) for path in paths])
+        return _native.Data.paths([os.fspath(path) for path in _paths(data)])
     if isinstance(data, np.ndarray) or is_sparse(data):
         kind, values = _matrix(data)
         width = int(data.shape[1])
@@ -92,9 +121,18 @@ def native(
                 raise ColumnError(f"column '{name}': has {len(column)} rows where the data has {rows}")
         parts = [(names, kind, values)] if width else []
         return _native.Data.arrays(parts + [([name], own, column) for name, own, column in beside])
+    if _is_dataset(data):
+        data = data.scanner().to_reader()
+    if _kind_of(data) == "pandas.DataFrame":
+        data = _plain_frame(data, used, exclude)
     if hasattr(data, "__arrow_c_stream__"):
-        return _stream(data, beside, exclude, may_be_empty)
+        return _stream(data, beside, may_be_empty)
     raise InputTypeError(_refusal(data))
+
+
+def _is_dataset(data: Any) -> bool:
+    """Tell pyarrow's datasets, which give no stream of themselves."""
+    return _kind_of(data).startswith("pyarrow.") and hasattr(data, "scanner")
 
 
 def _refusal(data: Any) -> str:
@@ -158,7 +196,7 @@ def _vector(what: str, values: Vector) -> tuple[str, Any]:
     if isinstance(values, np.ma.MaskedArray):
         array: npt.NDArray[Any] = values
     else:
-        array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+        array = np.asarray(values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -169,18 +207,25 @@ def _vector(what: str, values: Vector) -> tuple[str, Any]:
     return kind, np.ascontiguousarray(array)
 
 
+def _is_missing(value: Any) -> bool:
+    """Tell ``None``, NaN and pandas' own; whether an object equals itself must not be asked: it may be an array."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, (float, np.floating)) and bool(value != value)
+
+
 def _words(what: str, array: npt.NDArray[Any]) -> tuple[str, Any]:
     """A column of Python objects: all words, or all numbers, or all truths."""
     values = array.tolist()
-    present = [value for value in values if value is not None and value == value]
+    present = [value for value in values if not _is_missing(value)]
     if array.dtype.kind == "S":
         raise InputTypeError(f"{what} holds bytes: decode them to strings first")
     if all(isinstance(value, str) for value in present):
         return "text", [value if isinstance(value, str) else None for value in values]
     if all(isinstance(value, (bool, np.bool_)) for value in values):
         return "truths", np.array(values, dtype=bool).view(np.uint8)
-    if all(isinstance(value, (int, float, np.number)) for value in present):
-        return "numbers", np.array([np.nan if value is None else value for value in values], dtype=float)
+    if all(isinstance(value, (int, float, np.number, np.bool_)) for value in present):
+        return "numbers", np.array([np.nan if _is_missing(value) else value for value in values], dtype=float)
     kinds = sorted({type(value).__name__ for value in present})
     raise InputTypeError(
         f"{what} holds Python objects of more than one kind ({', '.join(kinds)}); make them all of one"
@@ -203,11 +248,9 @@ def _compressed(data: Any) -> tuple[Any, Any, Any, int]:
 _HELD = {"pandas.DataFrame", "polars.DataFrame", "pyarrow.Table", "pyarrow.RecordBatch", "pyarrow.lib.Table"}
 
 
-def _stream(data: Any, beside: list[tuple[str, str, Any]], exclude: Sequence[str], may_be_empty: bool) -> _native.Data:
+def _stream(data: Any, beside: list[tuple[str, str, Any]], may_be_empty: bool) -> _native.Data:
     """Anything that gives Arrow batches."""
     kind = _kind_of(data)
-    if kind == "pandas.DataFrame":
-        data = _plain_frame(data, exclude)
     if kind in ("pandas.Series", "polars.Series"):
         raise InputTypeError(_refusal(data))
     held = kind in _HELD
@@ -235,20 +278,27 @@ def _stream(data: Any, beside: list[tuple[str, str, Any]], exclude: Sequence[str
     return _native.Data.stream(capsule, held, plain)
 
 
-def _plain_frame(data: Any, exclude: Sequence[str]) -> Any:
+def _plain_frame(data: Any, used: Collection[str | None] | None, exclude: Sequence[str]) -> Any:
     """A pandas frame whose index is no column and whose names are strings."""
+    data = data.reset_index(drop=True)
     if not all(isinstance(name, str) for name in data.columns):
         data = data.set_axis([str(name) for name in data.columns], axis="columns")
-    for name, dtype in data.dtypes.items():
-        if dtype.kind != "O" or type(dtype).__module__.partition(".")[0] != "numpy":
+    for name, dtype in list(data.dtypes.items()):
+        if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
             continue
-        kinds = sorted({type(value).__name__ for value in data[name] if value is not None and value == value})
-        if name in exclude:
-            # Not to be used, and perhaps not to be had as Arrow; the name stays.
-            data = data.assign(**{str(name): None})
-        elif kinds not in ([], ["str"], ["bool"], ["float"], ["int"], ["float", "int"]):
-            raise InputTypeError(
-                f"column '{name}' holds Python objects ({', '.join(kinds)}), not numbers, truths or words: "
-                "convert it with astype(...), or leave it out with exclude="
-            )
-    return data.reset_index(drop=True)
+        if name in exclude or (used is not None and name not in used):
+            # Perhaps not to be had as Arrow; the name stays, for messages that list the columns.
+            data[name] = None
+        elif isinstance(dtype, np.dtype) and dtype.kind == "O":
+            _refuse_objects(name, data[name])
+    return data
+
+
+def _refuse_objects(name: str, values: Any) -> None:
+    """Refuse a column of anything but numbers, truths or words."""
+    kinds = sorted({type(value).__name__ for value in values if not _is_missing(value)})
+    if kinds not in ([], ["str"], ["bool"], ["float"], ["int"], ["float", "int"]):
+        raise InputTypeError(
+            f"column '{name}' holds Python objects ({', '.join(kinds)}), not numbers, truths or words: "
+            "convert it with astype(...), or leave it out with exclude="
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 
 class TitheError(Exception):
     """Anything that went wrong in this package."""
@@ -11,8 +13,19 @@ class FileError(TitheError, OSError):
     """The operating system refused to read or write a file."""
 
 
-class NoInputError(TitheError, FileNotFoundError):
+class NoInputError(FileError, FileNotFoundError):
     """A path, glob or directory that names nothing to read."""
+
+    def __init__(self, message: str = "", filename: str | None = None) -> None:
+        super().__init__(message)
+        self.errno = errno.ENOENT
+        self.filename = filename
+
+    def __str__(self) -> str:  # OSError would show its number and the name in place of the message
+        return str(self.args[0])
+
+    def __reduce__(self) -> tuple[type[NoInputError], tuple[str, str | None]]:
+        return type(self), (str(self), self.filename)
 
 
 class MalformedError(TitheError, ValueError):

@@ -18,11 +18,14 @@ def byte_count(size: int | str | None) -> int | None:
     """Read a size in bytes: a number, or words such as ``"4GiB"``."""
     if size is None:
         return None
-    match = re.fullmatch(r"\s*([0-9.]+)\s*([a-zA-Z]*)\s*", str(size))
+    match = re.fullmatch(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([a-zA-Z]*)\s*", str(size))
     unit = _UNITS.get(match[2].lower()) if match else None
-    if match is None or unit is None or match[1].count(".") > 1:
+    if match is None or unit is None:
         raise SettingError(f"memory: '{size}' is not a size such as '4GiB' or a number of bytes")
-    return int(float(match[1]) * unit)
+    wanted = float(match[1]) * unit
+    if wanted >= 2**64:
+        raise SettingError(f"memory: '{size}' is more than any machine has; it must be less than 2**64 bytes")
+    return int(wanted)
 
 
 def whole(name: str, value: Any, *, least: int = 0) -> int:
@@ -53,10 +56,20 @@ def word(name: str, value: Any) -> str:
     return value
 
 
-def by_name(name: str, value: Any) -> list[tuple[Any, Any]]:
+def truth(name: str, value: Any) -> bool:
+    """Take a truth, or say which argument is none: any word would be true, even "no"."""
+    if not isinstance(value, (bool, np.bool_, int)) or value not in (0, 1):
+        raise SettingError(f"{name}: must be True or False, but is {value!r}")
+    return bool(value)
+
+
+def by_name(name: str, value: Any) -> list[tuple[str, Any]]:
     """Take what is given by coefficient."""
     if value is not None and not isinstance(value, Mapping):
         raise SettingError(f"{name}: must be a dict by coefficient, but is {value!r}")
+    for each in value or {}:
+        if not isinstance(each, str):
+            raise SettingError(f"{name}: {each!r} is not the name of a coefficient")
     return list((value or {}).items())
 
 
@@ -85,8 +98,8 @@ def reading(
     """Gather the options of everything that reads data."""
     return {
         "format": None if format is None else word("format", format),
-        "header": bool(header),
-        "zero_based": bool(zero_based),
+        "header": truth("header", header),
+        "zero_based": truth("zero_based", zero_based),
         "text": names_of("text", text) or [],
         "threads": None if threads is None else whole("threads", threads),
         "memory": byte_count(memory),
@@ -127,8 +140,8 @@ def build_options(
         "features": names_of("features", features),
         "exclude": names_of("exclude", exclude) or [],
         "positive": _positive(positive),
-        "intercept": bool(intercept),
-        "standardize": bool(standardize),
+        "intercept": truth("intercept", intercept),
+        "standardize": truth("standardize", standardize),
         "max_levels": whole("max_levels", max_levels),
         "missing": word("missing", missing),
         "size": None if size is None else whole("size", size, least=1),
@@ -141,7 +154,7 @@ def build_options(
         "radius": radius if isinstance(radius, str) else real("radius", radius),
         "theta_star": [(name, real("theta_star", value)) for name, value in by_name("theta_star", theta_star)],
         "centers": word("centers", centers),
-        "collapse": bool(collapse),
+        "collapse": truth("collapse", collapse),
         "prior_scale": real("prior_scale", prior_scale),
         "seed": whole("seed", seed),
         "encoding": None,

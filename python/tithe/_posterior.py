@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from . import _native
 from ._arrow import ArrowTable
-from ._data import DataLike, Path, Vector, array_columns, native
+from ._data import DataLike, Path, Vector, array_columns, naming_missing_files, native
 from ._errors import InputTypeError, SettingError
-from ._options import reading, real, whole, word
+from ._options import reading, real, truth, whole, word
 from ._progress import Watcher
 from ._show import count, described, number, table
 
@@ -31,7 +31,8 @@ _SUMMARY = ["mean", "sd", "q05", "q50", "q95", "mcse_mean", "mcse_sd", "ess_bulk
 
 def read_posterior(path: Path) -> Posterior:
     """Read a posterior that ``Posterior.write`` or the command line wrote."""
-    return Posterior(_native.Posterior.read(os.fspath(path)))
+    with naming_missing_files(path):
+        return Posterior(_native.Posterior.read(os.fspath(path)))
 
 
 class Posterior(ArrowTable[_native.Posterior]):
@@ -101,11 +102,13 @@ class Posterior(ArrowTable[_native.Posterior]):
         """Give the draws as ArviZ has them: groups ``posterior`` and ``sample_stats``.
 
         ArviZ before 1 gives an ``InferenceData``, ArviZ 1 a tree of xarray's. Its ``summary`` is equal to ours but for
-        one column: ArviZ 1 takes ``ess_tail`` at other quantiles than 5 % and 95 %.
+        one column: ArviZ 1 takes ``ess_tail`` at other quantiles than 5 % and 95 %. Coefficients called ``chain`` and
+        ``draw``, as its dimensions are, become ``chain_`` and ``draw_``.
         """
         import arviz
 
-        draws = {name: self.draws[:, :, i] for i, name in enumerate(self.coefficients)}
+        values = self.draws
+        draws = {name: values[:, :, i] for i, name in enumerate(_beside_dimensions(self.coefficients))}
         attributes = {"inference_library": "tithe", "sampler": self._facts["sampler"]}
         groups: dict[str, Any] = {"posterior": draws, "sample_stats": self.stats}
         # ArviZ 1 takes the groups as one dictionary and gives a tree of xarray's, earlier ones take them by name.
@@ -149,18 +152,48 @@ class Posterior(ArrowTable[_native.Posterior]):
     def _predict(
         self, data: DataLike, interval: float, unseen: str, threads: int | None, progress: bool | None
     ) -> tuple[npt.NDArray[np.float64], ...]:
-        ready = native(data, columns=self._array_columns(data))
+        ready = native(data, columns=self._array_columns(data), used=self._features(), may_be_empty=True)
         options = reading(threads=threads)
-        with Watcher(progress) as watcher:
+        with Watcher(progress) as watcher, naming_missing_files(data):
             return self._native.predict(ready, options, real("interval", interval), word("unseen", unseen), watcher)
 
-    def _array_columns(self, data: Any) -> list[str] | None:
-        features = [feature["column"] for feature in self._facts["encoding"]["features"]]
-        return array_columns(data, features, "the posterior was fitted with")
+    def _features(self) -> list[str]:
+        """The data's columns that it was fitted with."""
+        return [feature["column"] for feature in self._facts["encoding"]["features"]]
 
-    def verify(self, data: DataLike, y: Vector | None = None, **settings: Any) -> Verification:
+    def _array_columns(self, data: Any) -> list[str] | None:
+        return array_columns(data, self._features(), "the posterior was fitted with")
+
+    def verify(
+        self,
+        data: DataLike,
+        y: Vector | None = None,
+        *,
+        weight: Vector | None = None,
+        draws: int = 400,
+        force: bool = False,
+        format: str | None = None,
+        header: bool = True,
+        zero_based: bool = False,
+        threads: int | None = None,
+        memory: int | str | None = None,
+        progress: bool | None = None,
+    ) -> Verification:
         """Check it against the full data: see :func:`verify`."""
-        return verify(self, data, y, **settings)
+        return verify(
+            self,
+            data,
+            y,
+            weight=weight,
+            draws=draws,
+            force=force,
+            format=format,
+            header=header,
+            zero_based=zero_based,
+            threads=threads,
+            memory=memory,
+            progress=progress,
+        )
 
     def _lines(self) -> list[tuple[str, str]]:
         settings, basis = self._facts["settings"], self._facts["basis"]
@@ -200,7 +233,18 @@ def _posterior_from_bytes(data: bytes) -> Posterior:
     return Posterior(_native.Posterior.from_bytes(data))
 
 
-@dataclass(frozen=True)
+def _beside_dimensions(names: list[str]) -> list[str]:
+    """Names that do not hide behind xarray's dimensions, as a variable ``draw`` would."""
+    free = []
+    for name in names:
+        other = name
+        while other in ("chain", "draw") or (other != name and other in names):
+            other += "_"
+        free.append(other)
+    return free
+
+
+@dataclass(frozen=True, eq=False)
 class Verification:
     """What a check of a posterior against the full data found."""
 
@@ -227,6 +271,13 @@ class Verification:
     #: Which draws those are, among all draws of all chains.
     draws: npt.NDArray[np.int64]
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Verification):
+            return NotImplemented
+        return all(_same(getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+
+    __hash__ = None  # type: ignore[assignment]
+
     def summary(self) -> pandas.DataFrame:
         """Give the coefficients as drawn, and corrected to the full data."""
         import pandas
@@ -250,6 +301,15 @@ class Verification:
 
     def _repr_html_(self) -> str:
         return table("tithe.Verification", self._lines())
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Compare parts of a verification: arrays by element, and NaN is equal to NaN."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
+    if isinstance(one, (float, np.ndarray)):
+        return np.array_equal(one, other, equal_nan=True)
+    return bool(one == other)
 
 
 def verify(
@@ -281,6 +341,10 @@ def verify(
     'indistinguishable'
     """
     encoding = posterior._facts["encoding"]
+    if weight is not None and encoding["weight"] is None:
+        raise SettingError(
+            "weight: the coreset was built without weights; leave it out here, or build with weight= too"
+        )
     ready = native(
         data,
         y,
@@ -288,10 +352,11 @@ def verify(
         label=encoding["label"]["column"],
         weight_name=encoding["weight"] or "weight",
         columns=posterior._array_columns(data) if y is not None else None,
+        used={*posterior._features(), encoding["label"]["column"], encoding["weight"]},
     )
     options = reading(format=format, header=header, zero_based=zero_based, threads=threads, memory=memory)
-    with Watcher(progress) as watcher:
-        found = _native.verify(posterior._native, ready, options, whole("draws", draws), force, watcher)
+    with Watcher(progress) as watcher, naming_missing_files(data):
+        found = _native.verify(posterior._native, ready, options, whole("draws", draws), truth("force", force), watcher)
     return verification(posterior, *found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,9 +17,10 @@ from sklearn.utils import ClassifierTags, check_random_state
 from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ._coreset import Coreset, build
+from ._coreset import Coreset, build, too_small
 from ._data import default_names
-from ._errors import TitheWarning
+from ._errors import SettingError, TitheWarning
+from ._options import truth, whole
 from ._posterior import Posterior
 from ._stream import Stream, merge
 
@@ -76,6 +78,16 @@ def _label(names: Sequence[str]) -> str:
     return label
 
 
+def _threads(n_jobs: Any) -> int | None:
+    """Count threads as scikit-learn counts jobs: -1 is all cores, -2 all but one."""
+    if n_jobs is None:
+        return None
+    number = whole("n_jobs", n_jobs, least=-(2**31))
+    if number == 0:
+        raise SettingError("n_jobs: 0 has no meaning; take 1 for one thread, -1 for one a core")
+    return number if number > 0 else max(1, (os.cpu_count() or 1) + 1 + number)
+
+
 @contextlib.contextmanager
 def _without_warnings() -> Iterator[None]:
     """Small data is kept whole, as any estimator would; nobody need be told."""
@@ -87,7 +99,13 @@ def _without_warnings() -> Iterator[None]:
 class _Fitted:
     """What the two estimators share: from checked arrays to a coreset."""
 
-    def _coreset(self, X: Any, y: Any, sample_weight: Any, **settings: Any) -> tuple[Coreset, npt.NDArray[np.int64]]:
+    size: int
+    method: str
+    fit_intercept: bool
+    standardize: bool
+    n_jobs: int | None
+
+    def _coreset(self, X: Any, y: Any, sample_weight: Any, seed: int) -> tuple[Coreset, npt.NDArray[np.int64]]:
         """Build a coreset; gives it with the rows of ``X`` that it was built from (those that weigh anything)."""
         self.classes_, codes = _two_classes(y)
         rows = np.arange(X.shape[0])
@@ -104,7 +122,22 @@ class _Fitted:
             raise ValueError(f"two classes are needed to tell apart, but the data has only 1 class: {only}")
         names = self._names(X.shape[1])
         with _without_warnings():
-            core = build(X, codes, label=_label(names), weight=weights, columns=names, progress=False, **settings)
+            core = build(
+                X,
+                codes,
+                label=_label(names),
+                weight=weights,
+                columns=names,
+                size=whole("size", self.size, least=1),
+                method=self.method,
+                intercept=truth("fit_intercept", self.fit_intercept),
+                standardize=self.standardize,
+                seed=seed,
+                threads=_threads(self.n_jobs),
+                progress=False,
+            )
+        if warning := too_small(core):
+            warnings.warn(warning, TitheWarning, stacklevel=3)
         return core, rows
 
     def _names(self, count: int) -> Sequence[str]:
@@ -139,7 +172,7 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
     random_state:
         Seed of the coreset and of the draws.
     n_jobs:
-        Threads; ``None`` is one a core.
+        Threads; ``None`` and -1 are one a core, -2 leaves one core to others, and so on.
 
     Attributes
     ----------
@@ -195,19 +228,9 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
         """Build a coreset and draw from its posterior."""
         X, y = validate_data(self, X, y, accept_sparse="csr")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        if X.shape[0] <= self.size:
+        if X.shape[0] <= whole("size", self.size, least=1):
             X, y, sample_weight = _merged(X, y, sample_weight)
-        core, _ = self._coreset(
-            X,
-            y,
-            sample_weight,
-            size=self.size,
-            method=self.method,
-            intercept=self.fit_intercept,
-            standardize=self.standardize,
-            seed=seed,
-            threads=self.n_jobs,
-        )
+        core, _ = self._coreset(X, y, sample_weight, seed)
         self._seed = seed
         self._base: Coreset | None = core
         self._stream: Stream | None = None
@@ -254,13 +277,13 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
         return Stream(
             label=_label(names),
             columns=names,
-            size=self.size,
+            size=whole("size", self.size, least=1),
             method=self.method,
-            intercept=self.fit_intercept,
+            intercept=truth("fit_intercept", self.fit_intercept),
             standardize=self.standardize,
             encoding=self._base,
             seed=self._seed,
-            threads=self.n_jobs,
+            threads=_threads(self.n_jobs),
             progress=False,
         )
 
@@ -273,7 +296,7 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
             draws=self.draws,
             warmup=self.warmup,
             seed=self._seed,
-            threads=self.n_jobs,
+            threads=_threads(self.n_jobs),
             progress=False,
         )
 
@@ -294,7 +317,9 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
                 core = self._stream.snapshot()
                 if self._base is not None:
                     settings: dict[str, Any] = {"size": self.size, "method": self.method, "seed": self._seed}
-                    core = merge([self._base, core], threads=self.n_jobs, progress=False, **settings)
+                    core = merge([self._base, core], threads=_threads(self.n_jobs), progress=False, **settings)
+            if warning := too_small(core):
+                warnings.warn(warning, TitheWarning, stacklevel=3)
             self._drawn = core, self._posterior_of(core)
         return self._drawn
 
@@ -336,7 +361,7 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Give the probability of each class for each row, the mean over all draws."""
         X = self._checked(X)
-        return self.posterior_.predict_proba(X, threads=self.n_jobs, progress=False)
+        return self.posterior_.predict_proba(X, threads=_threads(self.n_jobs), progress=False)
 
     def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Give its logarithm."""
@@ -351,7 +376,7 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
     def predict_interval(self, X: Any, interval: float = 0.9) -> npt.NDArray[np.float64]:
         """Give for each row the interval of the second class's probability."""
         X = self._checked(X)
-        return self.posterior_.predict_interval(X, interval=interval, threads=self.n_jobs, progress=False)
+        return self.posterior_.predict_interval(X, interval=interval, threads=_threads(self.n_jobs), progress=False)
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -408,17 +433,8 @@ class CoresetSampler(_Fitted, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CoresetSampler:
         """Choose rows and weigh them."""
         X, y = validate_data(self, X, y, accept_sparse="csr")
-        self.coreset_, rows = self._coreset(
-            X,
-            y,
-            sample_weight,
-            size=self.size,
-            method=self.method,
-            intercept=self.fit_intercept,
-            standardize=self.standardize,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-            threads=self.n_jobs,
-        )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.coreset_, rows = self._coreset(X, y, sample_weight, seed)
         self.rows_ = rows[self.coreset_.rows]
         self.weights_ = self.coreset_.weights
         return self
@@ -434,4 +450,6 @@ def _take(values: Any, rows: npt.NDArray[np.int64]) -> Any:
         return values.iloc[rows]
     if hasattr(values, "tocsr"):
         return values.tocsr()[rows]
+    if type(values).__module__.startswith("pyarrow."):
+        return values.take(rows)
     return values[rows] if hasattr(values, "__array__") and not isinstance(values, list) else np.asarray(values)[rows]

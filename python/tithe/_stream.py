@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from . import _native
-from ._coreset import Coreset, coreset_of, label_of
-from ._data import DataLike, Path, Vector, array_columns, is_sparse, native
+from ._coreset import Coreset, coreset_of, judged, label_of
+from ._data import DataLike, Path, Vector, array_columns, is_sparse, naming_missing_files, native
 from ._errors import InputTypeError, SettingError
-from ._options import build_options, whole, word
+from ._options import build_options, truth, whole, word
 from ._progress import Watcher
 from ._show import count, counted, described, table
 
@@ -147,7 +147,7 @@ class Stream:
             "warmup_rows": None if warmup_rows is None else whole("warmup_rows", warmup_rows, least=1),
             "unseen": word("unseen", unseen),
             "skip_bad": None if skip_bad is None else whole("skip_bad", skip_bad),
-            "replay": bool(replay),
+            "replay": truth("replay", replay),
         }
         with Watcher(progress) as watcher:
             options = {**self._options, "encoding": None if known is None else known._native.encoding()}
@@ -172,7 +172,14 @@ class Stream:
         if isinstance(data, np.ndarray) or is_sparse(data):
             if y is None:
                 raise InputTypeError("X without y: give the labels as the second argument")
-            columns = array_columns(data, names[0], "the stream has") if names else columns
+            if names:
+                chosen = bool(self._options["exclude"]) or self._options["features"] is not None
+                columns = array_columns(data, names[0], "the stream has", chosen=chosen)
+        used: set[str | None] | None = None
+        if names:
+            used = {*names[0], *names[1:]}
+        elif self._options["features"] is not None:
+            used = {*self._options["features"], label, weight_name}
         ready = native(
             data,
             y,
@@ -180,16 +187,17 @@ class Stream:
             label=label,
             weight_name=weight_name or "weight",
             columns=columns,
+            used=used,
             exclude=self._options["exclude"],
             may_be_empty=True,
         )
-        with Watcher(self._progress) as watcher:
+        with Watcher(self._progress) as watcher, naming_missing_files(data):
             self._native.add(ready, label, weight_name if weight is not None else None, watcher)
 
     def snapshot(self) -> Coreset:
         """Give the coreset of all rows that are in. The stream goes on; another thread may be adding to it."""
         with Watcher(self._progress) as watcher:
-            return Coreset(self._native.snapshot(watcher))
+            return judged(Coreset(self._native.snapshot(watcher)), watcher)
 
     def save(self) -> None:
         """Write all that is in to the state on disk, now."""
@@ -219,7 +227,7 @@ class Stream:
         """Give the coreset of what a state on disk says is in; somebody may be writing there."""
         threads = None if threads is None else whole("threads", threads)
         with Watcher(progress) as watcher:
-            return Coreset(_native.Stream.read_snapshot(os.fspath(state), threads, watcher))
+            return judged(Coreset(_native.Stream.read_snapshot(os.fspath(state), threads, watcher)), watcher)
 
     @staticmethod
     def repair(state: Path) -> tuple[int, int | None]:
@@ -366,4 +374,4 @@ def merge(
         threads=threads,
     )
     with Watcher(progress) as watcher:
-        return Coreset(_native.merge(parts, options, watcher))
+        return judged(Coreset(_native.merge(parts, options, watcher)), watcher)

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, StructField, StructType
 
 from . import _native
-from ._coreset import Coreset, coreset_of
+from ._coreset import Coreset, coreset_of, judged
 from ._data import Path, is_path, native
 from ._errors import ClusterError, ColumnError, InputTypeError, NoRowsError, SettingError, StateError, TitheError
 from ._options import build_options, names_of, reading, real, whole
@@ -101,7 +101,7 @@ def build(
     table = _Table(data, persist)
     names = _native.columns_to_build(table.columns, options)
     with Watcher(progress) as watcher, table.reader(names, options) as run:
-        return Coreset(_native.build_elsewhere(table.columns, options, run, watcher))
+        return judged(Coreset(_native.build_elsewhere(table.columns, options, run, watcher)), watcher)
 
 
 def verify(

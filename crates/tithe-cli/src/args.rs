@@ -138,6 +138,22 @@ pub struct ColumnArgs {
     pub max_levels: usize,
 }
 
+impl ColumnArgs {
+    /// The flags given that decide how columns enter the model.
+    pub fn decisions(&self) -> Vec<&'static str> {
+        let given = [
+            ("--label", self.label.is_some()),
+            ("--positive", self.positive.is_some()),
+            ("--features", self.features.is_some()),
+            ("--exclude", !self.exclude.is_empty()),
+            ("--weight", self.weight.is_some()),
+            ("--no-intercept", self.no_intercept),
+            ("--no-standardize", self.no_standardize),
+        ];
+        given.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
+    }
+}
+
 /// How the work is done.
 #[derive(Debug, Args)]
 pub struct EngineArgs {

@@ -143,17 +143,42 @@ pub fn build(args: &BuildArgs) -> Result<BuildSettings> {
         settings.size = Size::Kl { target };
     }
     if let Some(path) = &args.encoding {
-        settings.encoding.known = Some(read_coreset(path)?.encoding);
+        settings.encoding.known = Some(known_encoding(path, &args.columns)?);
     }
     settings.check()?;
     Ok(settings)
+}
+
+/// The encoding of a coreset, for other rows with the same columns.
+fn known_encoding(path: &Path, columns: &ColumnArgs) -> Result<Encoding> {
+    let mut known = read_coreset(path)?.encoding;
+    let decided = |flag: &str| {
+        Err(Error::setting(
+            flag,
+            format!("goes with an encoding to be learnt; that of '{}' is used as it is", path.display()),
+        ))
+    };
+    if let Some(flag) =
+        columns.decisions().into_iter().find(|flag| !["--label", "--positive", "--weight"].contains(flag))
+    {
+        return decided(flag);
+    }
+    if columns.label.as_ref().is_some_and(|label| *label != known.label.column) {
+        return decided("--label");
+    }
+    if columns.positive.as_ref().is_some_and(|positive| *positive != known.label.positive.to_string()) {
+        return decided("--positive");
+    }
+    // Other rows may be weighted where those were not.
+    known.weight = columns.weight.clone().or(known.weight);
+    Ok(known)
 }
 
 /// What a stream is made of.
 pub fn stream(args: &StreamArgs) -> Result<StreamSettings> {
     let mut settings = choice(&args.choice, encoding(&args.columns))?;
     if let Some(path) = &args.encoding {
-        settings.encoding.known = Some(read_coreset(path)?.encoding);
+        settings.encoding.known = Some(known_encoding(path, &args.columns)?);
     }
     settings.encoding.unseen = unseen(args.unseen);
     let warmup_rows = args.warmup_rows.unwrap_or(args.block);

@@ -90,8 +90,8 @@ fn label_with_one_value() {
 fn label_with_three_values() {
     let help = "  help: a label has two classes: keep the rows of two, or make a column that is true for one of them\n";
     for (values, listed) in [
-        ("1 2 3 1 2", "'1', '2', '3'; the rarest, '3', comes first in row 3"),
-        ("a b b a c", "'a', 'b', 'c'; the rarest, 'c', comes first in row 5"),
+        ("1 2 3 1 2", "'1', '2', '3'; the rarest, '3', comes first in row 3 of 'data.csv'"),
+        ("a b b a c", "'a', 'b', 'c'; the rarest, 'c', comes first in row 5 of 'data.csv'"),
         ("0.5 0.25 3 4 5 6", "'0.25', '0.5', '3', '4', …"),
     ] {
         let rows: String = values.split(' ').enumerate().map(|(x, y)| format!("{x},{y}\n")).collect();
@@ -126,9 +126,9 @@ fn missing_values_are_counted_and_placed() {
         LABEL,
         1,
         &format!(
-            "error: values that cannot be used in 'a' (2 missing, the first in row 2), \
-             'b' (1 infinite, 1 integers beyond 2^53, which are not exact, the first in row 3), \
-             'c' (1 missing, the first in row 3)\n{REPAIR}"
+            "error: values that cannot be used in 'a' (2 missing, the first in row 2 of 'data.csv'), \
+             'b' (1 infinite, 1 integers beyond 2^53, which are not exact, the first in row 3 of 'data.csv'), \
+             'c' (1 missing, the first in row 3 of 'data.csv')\n{REPAIR}"
         ),
     );
     // The column left out, its flaws do not matter.
@@ -137,7 +137,7 @@ fn missing_values_are_counted_and_placed() {
         1,
         &format!(
             "error: values that cannot be used in \
-             'b' (1 infinite, 1 integers beyond 2^53, which are not exact, the first in row 3)\n{REPAIR}"
+             'b' (1 infinite, 1 integers beyond 2^53, which are not exact, the first in row 3 of 'data.csv')\n{REPAIR}"
         ),
     );
 }
@@ -149,8 +149,8 @@ fn missing_labels_and_weights_are_told_like_any_other() {
         "data.csv --label y --weight w",
         1,
         &format!(
-            "error: values that cannot be used in 'y' (1 missing, the first in row 3), \
-             'w' (1 missing, the first in row 2)\n{REPAIR}"
+            "error: values that cannot be used in 'y' (1 missing, the first in row 3 of 'data.csv'), \
+             'w' (1 missing, the first in row 2 of 'data.csv')\n{REPAIR}"
         ),
     );
 }
@@ -191,7 +191,7 @@ fn integers_beyond_what_a_number_holds_in_parquet() {
         1,
         &format!(
             "error: values that cannot be used in 'id' (1 integers beyond 2^53, which are not exact, the first in \
-             row 2)\n{REPAIR}"
+             row 2 of 'a.parquet')\n{REPAIR}"
         ),
     );
 }
@@ -419,11 +419,23 @@ fn size_larger_than_the_data_keeps_it_whole() {
 }
 
 #[test]
+fn a_column_with_the_name_of_the_intercept() {
+    let scratch = Scratch::with_csv("intercept,x,y\n1,1,0\n2,2,1\n3,1,1\n4,3,0\n");
+    scratch.refuses(
+        LABEL,
+        1,
+        "error: column 'intercept': two coefficients would have this name\n  \
+         help: rename the column, leave it out with --exclude, or use --no-intercept\n",
+    );
+    assert_eq!(scratch.build(&format!("{LABEL} --no-intercept"))["dimension"], 2);
+}
+
+#[test]
 fn weights_that_are_not_positive() {
     let help = "  help: leave such rows out of the data\n";
     for (weight, shown) in [("0", "0"), ("-1.5", "-1.5"), ("-0.0", "-0")] {
         let message = format!(
-            "error: column 'w': the weight in row 2 is {shown}, but weights must be positive\n{help}"
+            "error: column 'w': the weight in row 2 of 'data.csv' is {shown}, but weights must be positive\n{help}"
         );
         Scratch::with_csv(format!("x,w,y\n1,1,0\n2,{weight},1\n3,1,1\n")).refuses(
             "data.csv --label y --weight w",

@@ -31,6 +31,12 @@ fn number(value: &Value) -> f64 {
 fn posteriors_are_told_apart() {
     let scratch = prepared();
     let good = record(&scratch, "calibrated.parquet truth.parquet --test data.csv");
+    let piped = scratch.run_with_input(
+        "compare calibrated.parquet truth.parquet --test - --json",
+        &scratch.read("data.csv"),
+    );
+    let piped: Value = serde_json::from_str(&piped.out).unwrap_or_else(|_| panic!("{piped:?}"));
+    assert_eq!(piped["test"], good["test"]);
     let poor = record(&scratch, "uniform.parquet truth.parquet --test data.csv");
     let same = record(&scratch, "truth.parquet truth.parquet");
     assert_eq!((number(&same["mmd_squared"]), number(&same["kl"])), (0.0, 0.0));

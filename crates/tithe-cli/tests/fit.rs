@@ -223,6 +223,12 @@ fn files_that_cannot_be_fitted_are_refused() {
     );
     refuses(
         &scratch,
+        "fit core.parquet core.parquet --label y",
+        1,
+        "error: 'core.parquet' is a coreset, and others are named beside it\n  help: join coresets first, with `tithe merge A B … -o all.parquet`\n",
+    );
+    refuses(
+        &scratch,
         "fit post.parquet",
         1,
         "error: 'post.parquet' is a posterior, not a coreset\n  help: `tithe build` makes coresets\n",
@@ -234,6 +240,11 @@ fn files_that_cannot_be_fitted_are_refused() {
         "error: --label: goes with data; a coreset was built with its columns decided\n",
     );
     refuses(&scratch, "fit core.parquet --draws 0", 2, "error: --draws: must be at least 1\n");
+    for draws in ["1000000000000", "9223372036854775807"] {
+        let refused = scratch.run(&format!("fit core.parquet --draws {draws}"));
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.err.contains("--draws: so many need"), "{}", refused.err);
+    }
     refuses(&scratch, "fit core.parquet --chains 0", 2, "error: --chains: must be at least 1\n");
     refuses(
         &scratch,

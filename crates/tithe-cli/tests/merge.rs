@@ -28,6 +28,13 @@ fn rows_that_fit_are_all_kept() {
     shard(&scratch, &table, "b", 1_000..3_000, "--size 100");
     let record = merge(&scratch, "a.parquet b.parquet --size 1000 -o all.parquet");
     assert_eq!((record["rows"].as_u64(), record["rows_read"].as_u64()), (Some(3_000), Some(3_000)));
+    let all_kept = "all are kept, nothing is lost";
+    assert!(scratch.succeed("merge a.parquet b.parquet --size 1000 -o all.parquet").contains(all_kept));
+    for method in ["uniform", "sensitivity", "calibrated"] {
+        let told =
+            scratch.succeed(&format!("merge a.parquet b.parquet --size 30 --method {method} -o few.parquet"));
+        assert!(!told.contains(all_kept), "{method}: {told}");
+    }
     let twice = scratch.run("merge a.parquet b.parquet a.parquet -o twice.parquet");
     let told = "warning: 'a.parquet' and 'a.parquet' are of the same rows, which now count twice\n";
     assert_eq!((twice.code, &twice.err[..]), (Some(0), told));
@@ -116,6 +123,17 @@ fn what_does_not_go_together_is_named() {
     assert!(message.contains("do not go together") && message.contains("column 'city'"), "{message}");
     // The remedy that the message names.
     shard(&scratch, &table, "again", 500..1_000, "--size 50 --encoding a.parquet");
+    for flags in [
+        "--label x1",
+        "--label y --features x1",
+        "--label y --exclude x1",
+        "--label y --no-intercept",
+        "--label y --positive 0",
+    ] {
+        let refused = scratch.run(&format!("build again.csv {flags} --encoding a.parquet -o never.parquet"));
+        assert_eq!(refused.code, Some(2), "{flags}: {refused:?}");
+        assert!(refused.err.contains("that of 'a.parquet' is used as it is"), "{flags}: {}", refused.err);
+    }
     scratch.succeed("merge a.parquet again.parquet -o both.parquet");
     // Text is no coreset, and no input is overwritten.
     let outcome = scratch.run("merge a.parquet a.csv -o never.parquet");

@@ -380,7 +380,12 @@ fn a_stream_that_ends_too_early_or_holds_nothing() {
     let mut text = Mixed::new(1_200).csv();
     text.truncate(text.len() - 9);
     refuses(&scratch, FEED, &text, 1, "'standard input', row 1200: has");
-    refuses(&scratch, "stream --label y --state state --snapshot", "", 2, "the following required arguments");
+    refuses(&scratch, "stream --state state --snapshot", "", 2, "the following required arguments");
+    // A state has its settings; others would change nothing.
+    for flag in ["--label y", "--size 10", "--method uniform", "--missing drop", "--block 10", "--seed 3"] {
+        let line = format!("stream --state state --snapshot -o never.parquet {flag}");
+        refuses(&scratch, &line, "", 2, "the argument '--snapshot' cannot be used with");
+    }
     assert!(!scratch.path("never.parquet").exists());
 }
 
@@ -540,7 +545,12 @@ fn a_growing_file_is_followed() {
     file.write_all(b"1,2,Be").expect("a row that is not complete yet");
     wait_for(&scratch, "state", 2_500);
     assert_eq!(interrupt(child).0, Some(0));
+    // It ends only when it is stopped, and then the coreset is written.
+    let child = start(&scratch, &format!("{line} -o followed.parquet"));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(interrupt(child).0, Some(0));
     feed(&scratch, &FEED.replace("state state", "state whole"), &text);
+    assert!(scratch.read("followed.parquet") == snapshot(&scratch, "whole", "c.parquet"));
     assert_eq!(snapshot(&scratch, "state", "a.parquet"), snapshot(&scratch, "whole", "b.parquet"));
 }
 

@@ -128,6 +128,15 @@ pub(crate) fn build_part(
     place: Place<'_>,
 ) -> Result<Built> {
     settings.check()?;
+    engine.install(|| build_steps(engine, missing, settings, place))
+}
+
+fn build_steps(
+    engine: &impl Engine,
+    missing: Missing,
+    settings: &BuildSettings,
+    place: Place<'_>,
+) -> Result<Built> {
     let mut clock = Clock::start();
 
     // What the columns hold, and some rows for the clustering.

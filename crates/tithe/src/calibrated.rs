@@ -1,6 +1,7 @@
 //! The driver of calibration: from sensitivity bounds to weights whose posterior is practically the full data's.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use faer::Mat;
 use serde::{Deserialize, Serialize};
@@ -116,6 +117,7 @@ pub(crate) fn calibrated(
         map,
     };
 
+    let mut missed_by = 0;
     let (pool, chosen) = loop {
         // Candidates: the winners of one race by sensitivity (or leverage) and of one by the size of the local features.
         let capacity = place.pool_capacity(size, encoding.dim());
@@ -142,11 +144,23 @@ pub(crate) fn calibrated(
         let Some(missed) =
             chosen.facts.as_ref().filter(|facts| settings.size != Size::Rows(size) && !met(facts))
         else {
-            break (pool, chosen);
+            let fewer = match settings.size {
+                Size::Kl { .. } => fewest(&pool, &full, missed_by..size, settings.seed, met)?,
+                _ => None,
+            };
+            clock.lap("calibration");
+            break (
+                pool,
+                fewer.map_or(chosen, |(fewer, chosen)| {
+                    size = fewer;
+                    chosen
+                }),
+            );
         };
         if size >= most {
             return Err(not_met(target_kl, size, &missed.certificate));
         }
+        missed_by = size;
         size = (2 * size).min(most);
         if fits(&distinct, size)
             && let Some(exact) =
@@ -172,6 +186,30 @@ pub(crate) fn calibrated(
         warning: None,
         remainder: Some(remainder),
     })
+}
+
+/// The fewest rows of a pool that meet a target, to within a quarter; nothing if all sizes in the range miss it.
+fn fewest(
+    pool: &Pool,
+    full: &Full,
+    sizes: Range<usize>,
+    seed: Seed,
+    met: impl Fn(&CalibrationFacts) -> bool,
+) -> Result<Option<(usize, Chosen)>> {
+    // Rows must at least span the coefficients.
+    let (mut missed, mut enough) = (sizes.start.max(full.prior_precision.len()), sizes.end);
+    let mut best = None;
+    while 4 * enough > 5 * missed {
+        let size = ((missed as f64 * enough as f64).sqrt() as usize).clamp(missed + 1, enough - 1);
+        match choose(pool, full, size, seed) {
+            Ok(chosen) if chosen.facts.as_ref().is_some_and(&met) => {
+                (enough, best) = (size, Some((size, chosen)));
+            }
+            Err(error) if !error.is_numerical() => return Err(error),
+            _ => missed = size,
+        }
+    }
+    Ok(best)
 }
 
 /// Refuses rows that are not what stood at their places when they were chosen.

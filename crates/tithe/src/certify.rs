@@ -55,8 +55,10 @@ pub fn certify(engine: &impl Engine, coreset: &Coreset, settings: &CertifySettin
         Some(_) => Pilot::Calibrated(&points),
         None => Pilot::Random(&points),
     };
-    let mode = full_mode(engine, &coreset.encoding, None, &prior_precision, pilot, facts.seed)?;
-    let full = Gaussian { mean: mode.mode, precision: mode.precision };
-    let certificate = Certificate::new(&points, &full, &prior_precision, None)?;
+    let certificate = engine.install(|| {
+        let mode = full_mode(engine, &coreset.encoding, None, &prior_precision, pilot, facts.seed)?;
+        let full = Gaussian { mean: mode.mode, precision: mode.precision };
+        Certificate::new(&points, &full, &prior_precision, None)
+    })?;
     Ok(Certified { certificate, identity, same_data })
 }

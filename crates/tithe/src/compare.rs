@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::block::{Block, row_name};
 use crate::encoding::{Encoding, Scratch};
-use crate::engine::Engine;
+use crate::engine::{Engine, thread_pool};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fit::Fit;
 use crate::math::{softplus_and_slope, vectorized};
@@ -99,10 +99,11 @@ pub fn compare(fit: &Fit, reference: &Fit, kernel: Kernel) -> Result<Comparison>
             }
         })
         .collect();
+    let pool = thread_pool(None)?;
     Ok(Comparison {
         kernel,
-        mmd_squared: mmd_squared(&ours, &theirs, dim, kernel),
-        noise_floor: noise_floor(&theirs, dim, kernel),
+        mmd_squared: pool.install(|| mmd_squared(&ours, &theirs, dim, kernel)),
+        noise_floor: pool.install(|| noise_floor(&theirs, dim, kernel)),
         kl: kl_of_normals(&ours, &theirs, dim),
         coefficients,
     })

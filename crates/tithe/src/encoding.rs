@@ -145,6 +145,25 @@ impl Encoding {
         intercept.into_iter().chain(features).collect()
     }
 
+    /// The same, each of them once.
+    ///
+    /// # Errors
+    /// If two would have one name.
+    pub fn distinct_names(&self) -> Result<Vec<String>> {
+        let names = self.coefficient_names();
+        match names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
+            None => Ok(names),
+            Some((_, name)) => Err(ErrorKind::Column {
+                column: name.clone(),
+                what: "two coefficients would have this name".to_string(),
+                help: Some(
+                    "rename the column, leave it out with --exclude, or use --no-intercept".to_string(),
+                ),
+            }
+            .into()),
+        }
+    }
+
     /// Center and scale of each coefficient's column: 0 and 1 but for standardised numbers.
     pub fn transform(&self) -> (Vec<f64>, Vec<f64>) {
         let mut centers_and_scales = vec![(0.0, 1.0); usize::from(self.intercept)];

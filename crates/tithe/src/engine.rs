@@ -21,7 +21,7 @@ use crate::source::{Scan, Unit};
 use crate::table::Table;
 
 /// Runs passes over one table; does no arithmetic of its own.
-pub trait Engine {
+pub trait Engine: Sync {
     /// The table the passes run over.
     fn table(&self) -> &Table;
 
@@ -33,6 +33,11 @@ pub trait Engine {
 
     /// Who watches.
     fn observer(&self) -> &dyn Observer;
+
+    /// Does work between passes on the engine's own threads: no others are started, nor wait to be used again.
+    fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        work()
+    }
 
     /// The row at a position, in the words of messages.
     fn row_name(&self, position: u64) -> String {
@@ -304,11 +309,16 @@ impl Engine for LocalEngine<'_> {
         self.observer
     }
 
-    /// Where there are several files: the file, and the row in it.
+    fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        self.pool.install(work)
+    }
+
+    /// The row in its file, where rows come from files.
     fn row_name(&self, position: u64) -> String {
-        let files = self.rows_by_file.get().map_or(&[][..], Vec::as_slice);
+        let in_memory = self.table.source().files().is_empty();
+        let files = self.rows_by_file.get().filter(|_| !in_memory).map_or(&[][..], Vec::as_slice);
         let mut row = position;
-        for (file, rows) in files.iter().filter(|_| files.len() > 1) {
+        for (file, rows) in files {
             if row < *rows {
                 return format!("row {} of '{}'", row + 1, file.display());
             }

@@ -4,7 +4,6 @@ use serde_json::json;
 
 use crate::coreset::Coreset;
 use crate::error::Result;
-use crate::fit::coefficient_names;
 use crate::model::{Prior, Priors};
 
 /// The tools there are models for.
@@ -20,7 +19,7 @@ pub enum Tool {
 
 /// The files, by name.
 pub fn export(coreset: &Coreset, priors: &Priors, tool: Tool) -> Result<Vec<(&'static str, String)>> {
-    let names = coefficient_names(&coreset.encoding)?;
+    let names = coreset.encoding.distinct_names()?;
     let (model_name, model) = match tool {
         Tool::Stan => ("model.stan", stan(&names, priors)),
         Tool::Pymc => ("model.py", pymc(&names, priors)),

@@ -169,7 +169,7 @@ fn fit_points(
     settings: &FitSettings,
     observer: &dyn Observer,
 ) -> Result<Fit> {
-    let names = coefficient_names(encoding)?;
+    let names = encoding.distinct_names()?;
     let priors = settings.priors.priors(&names, encoding.intercept)?;
     let posterior = Posterior::new(points, &priors)?;
     let pool = thread_pool(settings.threads)?;
@@ -194,7 +194,7 @@ fn approximate(
     basis: Basis,
     settings: &FitSettings,
 ) -> Result<Fit> {
-    let names = coefficient_names(encoding)?;
+    let names = encoding.distinct_names()?;
     let priors = settings.priors.priors(&names, encoding.intercept)?;
     let (gaussian, peak, separated) = full_data_laplace(engine, encoding, &priors)?;
     let density = Expansion { gaussian: &gaussian, peak };
@@ -256,24 +256,6 @@ fn finish(
         summary,
         findings,
     }
-}
-
-/// The names of the coefficients, each of them once.
-pub fn coefficient_names(encoding: &Encoding) -> Result<Vec<String>> {
-    let names = encoding.coefficient_names();
-    for (i, name) in names.iter().enumerate() {
-        if names[..i].contains(name) {
-            return Err(ErrorKind::Column {
-                column: name.clone(),
-                what: "two coefficients would have this name".to_string(),
-                help: Some(
-                    "rename the column, leave it out with --exclude, or use --no-intercept".to_string(),
-                ),
-            }
-            .into());
-        }
-    }
-    Ok(names)
 }
 
 /// All rows as points.

@@ -156,6 +156,7 @@ pub fn survey(
         Some(known) => (fitting(known, settings.unseen, table, &found, &row_name)?, Vec::new()),
         None => learn(table, &found, settings, &row_name)?,
     };
+    encoding.distinct_names()?;
     let moments = table.features().iter().zip(&found.columns).map(|(field, column)| {
         let Moments { mass, mean, squares } = column.moments;
         (field.kind == Kind::Number).then(|| (mean, (squares / mass).sqrt()))

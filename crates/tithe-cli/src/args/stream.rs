@@ -28,6 +28,40 @@ pub struct MergeArgs {
     pub show: OutputArgs,
 }
 
+/// What a state has decided for good, and what only readers need.
+const SETTINGS: [&str; 30] = [
+    "size",
+    "epsilon",
+    "delta",
+    "constant",
+    "method",
+    "clusters",
+    "radius",
+    "theta_star",
+    "centers",
+    "no_collapse",
+    "prior_scale",
+    "seed",
+    "label",
+    "positive",
+    "features",
+    "exclude",
+    "weight",
+    "missing",
+    "no_intercept",
+    "no_standardize",
+    "max_levels",
+    "format",
+    "no_header",
+    "zero_based",
+    "text",
+    "block",
+    "warmup_rows",
+    "encoding",
+    "unseen",
+    "skip_bad",
+];
+
 /// `tithe stream`.
 #[derive(Debug, Args)]
 pub struct StreamArgs {
@@ -40,7 +74,12 @@ pub struct StreamArgs {
     pub state: PathBuf,
 
     /// Write the coreset of everything that is in, and read nothing; the stream may be running.
-    #[arg(long, requires = "output", conflicts_with_all = ["data", "follow", "watch", "replay", "repair"])]
+    #[arg(
+        long,
+        requires = "output",
+        conflicts_with_all = ["data", "follow", "watch", "replay", "repair"],
+        conflicts_with_all = SETTINGS
+    )]
     pub snapshot: bool,
 
     /// The coreset file to write, with --snapshot or when the input has ended.
@@ -52,7 +91,7 @@ pub struct StreamArgs {
     pub replay: bool,
 
     /// Fall back to the last state that is whole, and tell how many rows must be fed again.
-    #[arg(long, conflicts_with_all = ["data", "follow", "watch", "replay"])]
+    #[arg(long, conflicts_with_all = ["data", "follow", "watch", "replay", "output"], conflicts_with_all = SETTINGS)]
     pub repair: bool,
 
     /// Read a file that grows, until stopped.

@@ -9,7 +9,7 @@ use tithe::error::{Error, ErrorKind, Result};
 use tithe::files::read_posterior;
 use tithe::fit::Fit;
 use tithe::full_data::open_as;
-use tithe::source::find_inputs;
+use tithe::source::{Input, find_inputs};
 use tithe_plot::{Axis, Chart, Color, Curve, Line, Marker, Panel, Point, Scale};
 
 use crate::args::CompareArgs;
@@ -33,7 +33,11 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     let compared = compare(&fit, &reference, args.kernel)?;
     let scores = match args.data.data.is_empty() {
         true => None,
-        false => Some((test_scores(args, &fit)?, test_scores(args, &reference)?)),
+        false => {
+            // Standard input comes once.
+            let inputs = find_inputs(&args.data.data, MEMORY)?;
+            Some((test_scores(args, inputs.clone(), &fit)?, test_scores(args, inputs, &reference)?))
+        }
     };
     if let (Some(picture), Some(output)) = (picture, output) {
         let path = output.path().to_path_buf();
@@ -78,8 +82,7 @@ impl Picture {
 }
 
 /// How well a posterior predicts the test rows.
-fn test_scores(args: &CompareArgs, fit: &Fit) -> Result<Scores> {
-    let inputs = find_inputs(&args.data.data, MEMORY)?;
+fn test_scores(args: &CompareArgs, inputs: Vec<Input>, fit: &Fit) -> Result<Scores> {
     let table = open_as(&fit.encoding, inputs, &plan::open_options(&args.data.reading, 2 * MEMORY))?;
     let watcher = Watcher::new(args.show.quiet);
     let settings =

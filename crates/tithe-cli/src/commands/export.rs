@@ -4,7 +4,6 @@ use serde_json::json;
 use tithe::error::{Error, Result};
 use tithe::export::{Tool, export};
 use tithe::files::read_coreset;
-use tithe::fit::coefficient_names;
 
 use crate::args::{ExportArgs, ToolArg};
 use crate::commands::create_output;
@@ -14,7 +13,7 @@ use crate::show;
 /// Writes the files.
 pub fn run(args: &ExportArgs) -> Result<()> {
     let coreset = read_coreset(&args.coreset)?;
-    let names = coefficient_names(&coreset.encoding)?;
+    let names = coreset.encoding.distinct_names()?;
     let priors = plan::priors(&args.priors).priors(&names, coreset.encoding.intercept)?;
     let tool = match args.to {
         ToolArg::Stan => Tool::Stan,

@@ -78,7 +78,18 @@ fn things(count: usize) -> String {
 
 /// The file to read if it is a coreset; nothing if it is data. A file of ours that cannot be fitted is refused.
 fn coreset_file(args: &FitArgs) -> Result<Option<PathBuf>> {
-    let [name] = &args.data.data[..] else { return Ok(None) };
+    let [name] = &args.data.data[..] else {
+        let coreset = |name: &&String| Path::new(name).is_file() && read_coreset(Path::new(name)).is_ok();
+        return match args.data.data.iter().find(coreset) {
+            Some(name) => Err(ErrorKind::WrongFile {
+                path: PathBuf::from(name),
+                what: "is a coreset, and others are named beside it".to_string(),
+                help: Some("join coresets first, with `tithe merge A B … -o all.parquet`".to_string()),
+            }
+            .into()),
+            None => Ok(None),
+        };
+    };
     let path = Path::new(name);
     if name == "-" || !path.is_file() {
         return Ok(None);
@@ -89,18 +100,8 @@ fn coreset_file(args: &FitArgs) -> Result<Option<PathBuf>> {
 
 /// A coreset knows its columns.
 fn refuse_column_flags(args: &FitArgs) -> Result<()> {
-    let columns = &args.columns;
-    let given = [
-        ("--label", columns.label.is_some()),
-        ("--positive", columns.positive.is_some()),
-        ("--features", columns.features.is_some()),
-        ("--exclude", !columns.exclude.is_empty()),
-        ("--weight", columns.weight.is_some()),
-        ("--no-intercept", columns.no_intercept),
-        ("--no-standardize", columns.no_standardize),
-    ];
-    match given.iter().find(|(_, given)| *given) {
-        Some((flag, _)) => {
+    match args.columns.decisions().first() {
+        Some(flag) => {
             Err(Error::setting(*flag, "goes with data; a coreset was built with its columns decided"))
         }
         None => Ok(()),

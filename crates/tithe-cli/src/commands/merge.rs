@@ -27,7 +27,7 @@ pub fn run(args: &MergeArgs) -> Result<()> {
     if args.show.json {
         show::print(&format!("{}\n", record(args, &merged)));
     } else {
-        show::print(&summary(args, parts.len(), &merged));
+        show::print(&summary(args, &parts, &merged));
     }
     Ok(())
 }
@@ -50,17 +50,18 @@ fn record(args: &MergeArgs, merged: &Coreset) -> Value {
     })
 }
 
-fn summary(args: &MergeArgs, parts: usize, merged: &Coreset) -> String {
+fn summary(args: &MergeArgs, parts: &[(String, Coreset)], merged: &Coreset) -> String {
     let rows = merged.rows.len() as u64;
     let mut text = format!(
-        "{}: {} weighted rows stand for {}, of {parts} coresets\n",
+        "{}: {} weighted rows stand for {}, of {} coresets\n",
         args.output.display(),
         count(rows),
         count(merged.provenance.rows),
+        parts.len(),
     );
     if merged.provenance.exact {
         text += "  exact: the likelihood is the full data's own\n";
-    } else if merged.provenance.calibration.is_none() && merged.provenance.sensitivity.is_none() {
+    } else if rows == parts.iter().map(|(_, part)| part.rows.len() as u64).sum::<u64>() {
         text += "  the rows fit the size: all are kept, nothing is lost\n";
     }
     text + &certificate::lines(merged)

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tithe::coreset::Coreset;
 use tithe::error::{Error, ErrorKind, Result};
 use tithe::files::write_coreset;
-use tithe::progress::{Event, Observer};
+use tithe::progress::{Event, Observer, Silent};
 use tithe::source::live::{Growing, open_live};
 use tithe::source::{OpenOptions, Source, open};
 use tithe::stream::feed::{End, Fed, feed};
@@ -66,16 +66,19 @@ pub fn run(args: &StreamArgs) -> Result<()> {
         let what = "the stream is empty: no row has come yet".to_string();
         return Err(ErrorKind::NoRows { what }.into());
     }
+    // What is read until stopped ends no other way.
+    let ended = end == End::Complete || args.follow.is_some() || args.watch.is_some();
     if let Some(path) = &args.output
-        && end == End::Complete
+        && ended
     {
         let output = create_output(path)?;
-        let coreset = stream.snapshot(&watcher)?;
+        // Who has stopped the reading has not stopped this.
+        let coreset = stream.snapshot(if end == End::Complete { &watcher } else { &Silent })?;
         write_coreset(&coreset, output)?;
     }
     tell(args, before, stream.progress(), end, start.elapsed());
     match &args.output {
-        Some(path) if end == End::Stopped => {
+        Some(path) if !ended => {
             let what = format!(
                 "its rows are in, but '{}' was not written: the same command goes on from here",
                 path.display()

@@ -7,12 +7,13 @@ use serde_json::json;
 
 use super::posterior::{own_name, write_posterior};
 use super::{Output, VERSION, write_table};
+use crate::diagnostics::{Finding, Trouble, summary};
 use crate::draws::{Chain, Draws};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fit::Fit;
 use crate::mcmc::Settings;
 use crate::rng::{Purpose, Seed, open_unit};
-use crate::verify::Verification;
+use crate::verify::{Judgement, Verification};
 
 pub(super) const CORRECTED: &str = "corrected posterior";
 
@@ -53,8 +54,27 @@ pub fn write_corrected(fit: &Fit, verification: &Verification, mut output: Outpu
     output.commit()
 }
 
+/// Fewer effective draws than this are told of in a file of draws that were drawn anew.
+const FEW: f64 = 400.0;
+
 /// Writes as many draws, drawn anew in proportion to their weights: a posterior like any other, of the full data.
+///
+/// # Errors
+/// If the weights cannot be trusted: nothing in the file would tell.
 pub fn write_resampled(fit: &Fit, verification: &Verification, seed: Seed, output: Output) -> Result<()> {
+    let effective = verification.psis.effective_draws();
+    if verification.judgement == Judgement::TooFar {
+        return Err(ErrorKind::Numerical {
+            what: format!(
+                "the draws are too far off to be drawn anew: they are worth {effective:.0} of the full data's"
+            ),
+            help: Some(
+                "build a larger coreset; without resampling, the draws and their weights can be looked at"
+                    .to_string(),
+            ),
+        }
+        .into());
+    }
     let picked = resample(&verification.weights(), seed);
     let places: Vec<usize> = picked.iter().map(|&s| verification.chosen[s]).collect();
     let chain = Chain {
@@ -63,7 +83,15 @@ pub fn write_resampled(fit: &Fit, verification: &Verification, seed: Seed, outpu
     };
     let draws = Draws { names: fit.draws.names.clone(), chains: vec![chain] };
     let settings = Settings { chains: 1, draws: picked.len(), ..fit.settings };
-    let fit = Fit { summary: crate::diagnostics::summary(&draws), draws, settings, ..fit.clone() };
+    let mut findings = fit.findings.clone();
+    if effective < FEW {
+        findings.push(Finding {
+            what: Trouble::FewEffectiveDraws,
+            how_much: format!("the draws were drawn anew from others worth {effective:.0} effective ones"),
+            what_to_do: "build a larger coreset, or draw more".to_string(),
+        });
+    }
+    let fit = Fit { summary: summary(&draws), draws, settings, findings, ..fit.clone() };
     write_posterior(&fit, output)
 }
 

@@ -20,7 +20,7 @@ use crate::diagnostics::{self, Finding};
 use crate::draws::{Chain, Draws, Stats};
 use crate::encoding::{Coding, Encoding};
 use crate::error::{Error, Result};
-use crate::fit::{Basis, Fit, coefficient_names};
+use crate::fit::{Basis, Fit};
 use crate::mcmc::{Sampler, Settings};
 use crate::model::Priors;
 use crate::source::Input;
@@ -175,7 +175,7 @@ pub fn read_posterior_from(input: &Input) -> Result<Fit> {
         .map_err(|error| damaged(format!("has damaged metadata: {error}")))?;
     let batches = read_batches(input.open()?).map_err(|error| damaged(format!("cannot be read: {error}")))?;
     let table = Columns { batches };
-    let names = coefficient_names(&metadata.encoding)?;
+    let names = metadata.encoding.distinct_names()?;
     let draws = table
         .draws(&names, metadata.settings, metadata.sampler)
         .map_err(|column| damaged(format!("has lost its column '{column}', or some of its values")))?;

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::draws::{Chain, Draws};
+use crate::engine::physical_memory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Gaussian, LogDensity};
 use crate::progress::{Event, Observer};
@@ -104,6 +105,21 @@ impl Settings {
         }
         Ok(())
     }
+
+    /// Refuses more draws than the machine can hold.
+    fn check_memory(&self, dim: usize) -> Result<()> {
+        // The coefficients of a draw, its density and what is noted of its trajectory.
+        let bytes =
+            (8 * dim as u64 + 64).saturating_mul(self.chains as u64).saturating_mul(self.draws as u64);
+        if bytes > physical_memory().unwrap_or(u64::MAX) || self.warmup > usize::MAX / 2 {
+            let what = format!(
+                "so many need {:.0} GiB of memory, more than there is",
+                bytes as f64 / (1u64 << 30) as f64
+            );
+            return Err(Error::setting("--draws", what));
+        }
+        Ok(())
+    }
 }
 
 /// Draws from `density`. `approximation` is a normal distribution near it (see
@@ -132,8 +148,10 @@ pub fn run(
             ),
         ));
     }
-    let iterations = (settings.warmup + settings.draws) * settings.chains;
-    observer.event(Event::ChainsStarted { chains: settings.chains, iterations: iterations as u64 });
+    settings.check_memory(density.dim())?;
+    let iterations =
+        (settings.warmup as u64).saturating_add(settings.draws as u64).saturating_mul(settings.chains as u64);
+    observer.event(Event::ChainsStarted { chains: settings.chains, iterations });
     let chains = (0..settings.chains)
         .into_par_iter()
         .map(|chain| {

@@ -21,6 +21,9 @@ pub trait LogDensity: Sync {
     fn value_and_gradient(&self, theta: &[f64], gradient: &mut [f64], scratch: &mut Vec<[f64; 8]>) -> f64;
 }
 
+/// The smallest share of a precision that is not explained by other coefficients.
+const LEAST_PIVOT: f64 = 1e-13;
+
 /// Weighted rows and priors.
 #[derive(Clone, Debug)]
 pub struct Posterior<'a> {
@@ -115,6 +118,10 @@ impl Gaussian {
         let dim = mean.len();
         let lower = precision.llt(Side::Lower).ok()?;
         let l = lower.L();
+        // A pivot that is all rounding error: columns depend on each other, and nothing else tells them apart.
+        if (0..dim).any(|i| l[(i, i)].powi(2) < LEAST_PIVOT * precision[(i, i)]) {
+            return None;
+        }
         // C = L⁻ᵀ, column by column: Lᵀ c_j = e_j by back substitution.
         let mut factor = vec![0.0; dim * dim];
         for j in 0..dim {
@@ -300,6 +307,15 @@ mod tests {
         let error = posterior_of("flat", &points).unwrap_err();
         assert!(error.to_string().contains("columns depend on each other"), "{error}");
         assert!(posterior_of("normal:2", &points).is_ok());
+        // Twice the same column: rounding alone makes its Hessian regular.
+        let mut twins = Points::new(3);
+        let once = random_points(2, 400, 8);
+        for z in (0..400).map(|n| once.row(n)) {
+            twins.push(&[z[0], z[1], z[0]], 1.0);
+        }
+        let error = posterior_of("flat", &twins).unwrap_err();
+        assert!(error.to_string().contains("columns depend on each other"), "{error}");
+        assert!(posterior_of("normal:100", &twins).is_ok());
     }
 
     #[test]
