@@ -464,3 +464,23 @@ def test_a_stream_whose_producer_fails():
     reader = pa.RecordBatchReader.from_batches(pa.Schema.from_pandas(FRAME), batches())
     with pytest.raises(tithe.MalformedError, match="the database went away"):
         tithe.build(reader, label="y")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("features", ["x1"]), ("exclude", ["x1"]), ("intercept", False), ("standardize", False), ("positive", 0)],
+)
+def test_what_contradicts_a_known_encoding_is_refused(name, value):
+    data = tithe.generate("mixture", 3000)
+    known = tithe.build(*data, size=50)
+    with pytest.raises(tithe.SettingError, match=f"{name}: goes with an encoding to be learnt"):
+        tithe.build(*data, size=50, encoding=known, **{name: value})
+
+
+def test_more_than_the_memory_holds_is_refused():
+    with pytest.raises(tithe.SettingError, match=r"rows: .* more memory than there is"):
+        tithe.generate("mixture", 10**12)
+    core = tithe.build(*tithe.generate("mixture", 3000), size=50)
+    for draws in (10**12, 2**62):
+        with pytest.raises(tithe.SettingError, match="draws: so many need"):
+            core.fit(draws=draws)

@@ -203,3 +203,32 @@ def test_a_seed_is_all_that_matters(matrix):
     a, b = (tithe.build(*matrix, size=300, seed=seed) for seed in (1, 2))
     assert a != b and a == tithe.build(*matrix, size=300, seed=1)
     assert not np.array_equal(a.fit(seed=1, draws=50).draws, a.fit(seed=2, draws=50).draws)
+
+
+def test_work_goes_on_in_a_forked_process():
+    out = run_script("""
+        import os, signal
+        import tithe
+        data = tithe.generate("mixture", 20_000)
+        core = tithe.build(*data, size=300, threads=2)
+        core.fit(draws=20, warmup=20, threads=2)
+        if (child := os.fork()) == 0:
+            signal.alarm(60)
+            again = tithe.build(*data, size=300, threads=2)
+            again.fit(draws=20, warmup=20, threads=2)
+            os._exit(0 if again.weights.tolist() == core.weights.tolist() else 1)
+        print(os.waitpid(child, 0)[1])
+    """)
+    assert out == "0\n"
+
+
+def test_a_build_uses_no_more_threads_than_it_may():
+    out = run_script("""
+        import os
+        import tithe
+        data = tithe.generate("mixture", 20_000)
+        before = len(os.listdir("/proc/self/task"))
+        tithe.build(*data, size=300, threads=1)
+        print(len(os.listdir("/proc/self/task")) - before)
+    """)
+    assert int(out) <= 0
