@@ -98,9 +98,7 @@ impl Columns {
 
     /// A known encoding with the weights of this data, where it has any; what contradicts it is refused.
     pub fn known(&self, known: Encoding) -> Result<Encoding> {
-        let scaled = |feature: &Feature| {
-            matches!(feature.coding, Coding::Number { center, scale } if (center, scale) != (0.0, 1.0))
-        };
+        let scaled = |feature: &Feature| matches!(feature.coding, Coding::Number { center, scale } if (center, scale) != (0.0, 1.0));
         let positive = known.label.positive.to_string();
         let decided = [
             ("--features", self.features.is_some()),

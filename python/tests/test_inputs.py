@@ -253,3 +253,23 @@ def test_missing_labels_of_pandas_can_be_dropped(matrix, dtype):
     positive = "yes" if dtype in ("string", object) else None
     core = tithe.build(X, values, positive=positive, missing="drop", size=200)
     assert core.n_rows == 1999
+
+
+def test_categories_are_one_hot_whatever_stands_for_them(tmp_path):
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {
+            "a": rng.normal(size=900),
+            "g": pd.Categorical([0, 1, 2, 0] * 225),
+            "b": pd.Categorical([True, False, True] * 300),
+            "f": pd.Categorical([0.5, 1.5, 0.5] * 300),
+            "y": pd.Categorical(rng.integers(0, 2, 900)),
+        }
+    )
+    core = tithe.build(frame, label="y", size=80)
+    assert core.coefficients == ["intercept", "a", "g=1", "g=2", "b=false", "f=1.5"]
+    # Categories called by numbers need nobody to say which is the positive one.
+    assert core.classes == ["0", "1"]
+    frame.to_parquet(tmp_path / "frame.parquet")
+    again = tithe.build(tmp_path / "frame.parquet", label="y", size=80)
+    assert again.coefficients == core.coefficients and (again.weights == core.weights).all()

@@ -803,12 +803,15 @@ fn label(
     }
     let positive = match &settings.positive {
         Some(wanted) => values.iter().position(|value| is_named(value, wanted)),
-        None if field.kind == Kind::Text => {
-            return refuse(
-                format!("the label's values are {listed}, and nothing says which is the positive one"),
-                format!("name it, for example --positive {}", values[1]),
-            );
-        }
+        None if field.kind == Kind::Text => match larger(values[0], values[1]) {
+            Some(larger) => Some(larger),
+            None => {
+                return refuse(
+                    format!("the label's values are {listed}, and nothing says which is the positive one"),
+                    format!("name it, for example --positive {}", values[1]),
+                );
+            }
+        },
         None => Some(1),
     };
     let Some(positive) = positive else {
@@ -819,6 +822,17 @@ fn label(
         );
     };
     Ok(Label { column, negative: values[1 - positive].clone(), positive: values[positive].clone() })
+}
+
+/// Which of two labels is the larger, if they are categories called by numbers, or by false and true.
+fn larger(first: &LabelValue, second: &LabelValue) -> Option<usize> {
+    let number = |value: &LabelValue| match value.to_string().as_str() {
+        "false" => Some(0.0),
+        "true" => Some(1.0),
+        text => text.parse::<f64>().ok(),
+    };
+    let (first, second) = (number(first)?, number(second)?);
+    (first != second).then_some(usize::from(second > first))
 }
 
 /// True if the user's word names the value: `1`, `1.0` and `+1` are the same number.

@@ -35,10 +35,10 @@ pub(super) fn fields_of(schema: &Schema) -> Vec<Field> {
 
 fn kind_of(data_type: &DataType) -> Kind {
     match data_type {
+        // Categories, whatever stands for them.
         DataType::Dictionary(_, values) => match kind_of(values) {
-            // A dictionary of dictionaries, or of truths, is written by nobody.
-            Kind::Boolean => Kind::Unsupported,
-            kind => kind,
+            Kind::Unsupported => Kind::Unsupported,
+            Kind::Number | Kind::Boolean | Kind::Text => Kind::Text,
         },
         DataType::Boolean => Kind::Boolean,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Kind::Text,
@@ -241,12 +241,16 @@ fn codes(array: &ArrayRef, builder: &mut TextBuilder) -> Decoded<()> {
     Ok(())
 }
 
-/// The schema with plain text read as a dictionary: what files hold anyhow, and much faster to number.
+/// The schema with plain text read as a dictionary: what files hold anyhow, and much faster to number. Other categories are
+/// read plain: not every dictionary can be made.
 pub(super) fn with_dictionaries(schema: &Schema) -> Schema {
     let fields = schema.fields().iter().map(|field| match field.data_type() {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
             let dictionary = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
             Arc::new(field.as_ref().clone().with_data_type(dictionary))
+        }
+        DataType::Dictionary(_, values) if kind_of(values) != Kind::Text => {
+            Arc::new(field.as_ref().clone().with_data_type((**values).clone()))
         }
         _ => field.clone(),
     });
@@ -348,6 +352,21 @@ mod tests {
         );
         assert_eq!(as_numbers(numbers), bits(&[7.0, 0.5, 7.0]));
         assert_eq!(as_text(StringViewArray::from(vec![Some("x"), None])), words([Some("x"), None]));
+    }
+
+    #[test]
+    fn dictionaries_are_categories_whatever_stands_for_them() {
+        let dictionary = |values| DataType::Dictionary(Box::new(DataType::Int8), Box::new(values));
+        for values in [DataType::Utf8, DataType::Int64, DataType::Float64, DataType::Boolean] {
+            assert_eq!(kind_of(&dictionary(values.clone())), Kind::Text, "{values}");
+        }
+        assert_eq!(kind_of(&dictionary(DataType::Binary)), Kind::Unsupported);
+        let truths = Arc::new(BooleanArray::from(vec![false, true])) as ArrayRef;
+        let array = DictionaryArray::new(Int8Array::from(vec![Some(1), None, Some(0)]), truths);
+        assert_eq!(as_text(array), words([Some("true"), None, Some("false")]));
+        // Parquet's reader is asked for the values themselves.
+        let schema = Schema::new(vec![arrow_schema::Field::new("b", dictionary(DataType::Boolean), true)]);
+        assert_eq!(*with_dictionaries(&schema).field(0).data_type(), DataType::Boolean);
     }
 
     #[test]
