@@ -1,7 +1,9 @@
 //! `tithe certify`: the certificate of a coreset of any method.
 
 use serde_json::json;
+use tithe::calibration::certificate::Verdict;
 use tithe::certify::{CertifySettings, certify};
+use tithe::coreset::Method;
 use tithe::engine::{Engine, LocalEngine};
 use tithe::error::Result;
 use tithe::files::read_coreset;
@@ -43,6 +45,10 @@ pub fn run(args: &CertifyArgs) -> Result<()> {
             count(found.identity.rows),
             certificate::lines_of(&names, &found.certificate)
         ));
+    }
+    let method = coreset.provenance.method;
+    if method != Method::Calibrated && matches!(found.certificate.verdict, Verdict::TooSmall { .. }) {
+        show::message("note: calibrated coresets need far fewer rows (tithe build --method calibrated)");
     }
     if !found.same_data {
         show::message("warning: this is not the data that the coreset was built from");
