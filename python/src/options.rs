@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use tithe::build::BuildSettings;
 use tithe::coreset::Method;
-use tithe::encoding::{Coding, Encoding, Feature, Unseen};
+use tithe::encoding::{Encoding, Unseen};
 use tithe::engine::{EngineSettings, Missing};
 use tithe::error::{Error, Result};
 use tithe::fit::FitSettings;
@@ -98,19 +98,7 @@ impl Columns {
 
     /// A known encoding with the weights of this data, where it has any; what contradicts it is refused.
     pub fn known(&self, known: Encoding) -> Result<Encoding> {
-        let scaled = |feature: &Feature| matches!(feature.coding, Coding::Number { center, scale } if (center, scale) != (0.0, 1.0));
-        let positive = known.label.positive.to_string();
-        let decided = [
-            ("--features", self.features.is_some()),
-            ("--exclude", !self.exclude.is_empty()),
-            ("--intercept", !self.intercept && known.intercept),
-            ("--standardize", !self.standardize && known.features.iter().any(scaled)),
-            ("--positive", self.positive.as_ref().is_some_and(|given| *given != positive)),
-        ];
-        if let Some((name, _)) = decided.iter().find(|(_, given)| *given) {
-            let what = "goes with an encoding to be learnt; the one that was given is used as it is";
-            return Err(Error::setting(*name, what));
-        }
+        self.encoding().check_against(&known, self.label(), self.features.as_deref(), &self.exclude)?;
         Ok(Encoding { weight: self.weight.clone().or(known.weight), ..known })
     }
 
@@ -253,6 +241,9 @@ pub struct Flowing {
 impl Flowing {
     /// The settings, checked.
     pub fn settings(&self, building: &Building, columns: &Columns) -> Result<StreamSettings> {
+        if let Some(known) = building.known() {
+            columns.known(known)?;
+        }
         let unseen = match self.unseen.as_str() {
             "error" => Unseen::Error,
             "reference" => Unseen::Reference,

@@ -128,7 +128,7 @@ def build(
     is_array = isinstance(data, np.ndarray) or is_sparse(data)
     known = None if encoding is None else coreset_of("encoding", encoding)
     if known is not None:
-        label, used = label_of(known, label), known.columns
+        label, used = label_of(known, label), [*known.columns, known._facts["encoding"]["weight"]]
         columns = columns or array_columns(data, known.columns, "the encoding has")
     if y is not None and label is None:
         label = "y"

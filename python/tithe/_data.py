@@ -66,11 +66,11 @@ def default_names(count: int) -> list[str]:
     return [f"x{i}" for i in range(1, count + 1)]
 
 
-def array_columns(data: Any, features: Sequence[str], owner: str, *, chosen: bool = True) -> list[str] | None:
+def array_columns(data: Any, features: Sequence[str], owner: str, *, chosen: bool | None = None) -> list[str] | None:
     """Arrays have no names: their columns are the features that ``owner`` knows, in order, if there are as many.
 
     A wider array may be what the features were ``chosen`` from: it then has all of them where their names ``x1``,
-    ``x2``, … say. Where they are the first of its columns, it may as well be other data, and is refused.
+    ``x2``, … say. Where nobody knows, and they are its first columns, it may as well be other data, and is refused.
     """
     if not (isinstance(data, np.ndarray) or is_sparse(data)) or data.ndim != 2:
         return None
@@ -78,7 +78,9 @@ def array_columns(data: Any, features: Sequence[str], owner: str, *, chosen: boo
     if width == len(features):
         return list(features)
     by_place = default_names(width)
-    if chosen and set(features) <= set(by_place) and list(features) != by_place[: len(features)]:
+    if chosen is None:
+        chosen = list(features) != by_place[: len(features)]
+    if chosen and set(features) <= set(by_place):
         return by_place
     shown = ", ".join(features[:20]) + (", …" if len(features) > 20 else "")
     raise ColumnError(f"X has {width} features, but {owner} {len(features)}: {shown}")

@@ -78,14 +78,23 @@ def _label(names: Sequence[str]) -> str:
     return label
 
 
+def _cores() -> int:
+    """Count the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _threads(n_jobs: Any) -> int | None:
     """Count threads as scikit-learn counts jobs: -1 is all cores, -2 all but one."""
     if n_jobs is None:
         return None
     number = whole("n_jobs", n_jobs, least=-(2**31))
+    if number == -1:
+        return None
     if number == 0:
         raise SettingError("n_jobs: 0 has no meaning; take 1 for one thread, -1 for one a core")
-    return number if number > 0 else max(1, (os.cpu_count() or 1) + 1 + number)
+    return number if number > 0 else max(1, _cores() + 1 + number)
 
 
 @contextlib.contextmanager

@@ -152,23 +152,12 @@ pub fn build(args: &BuildArgs) -> Result<BuildSettings> {
 /// The encoding of a coreset, for other rows with the same columns.
 fn known_encoding(path: &Path, columns: &ColumnArgs) -> Result<Encoding> {
     let mut known = read_coreset(path)?.encoding;
-    let decided = |flag: &str| {
-        Err(Error::setting(
-            flag,
-            format!("goes with an encoding to be learnt; that of '{}' is used as it is", path.display()),
-        ))
-    };
-    if let Some(flag) =
-        columns.decisions().into_iter().find(|flag| !["--label", "--positive", "--weight"].contains(flag))
-    {
-        return decided(flag);
-    }
-    if columns.label.as_ref().is_some_and(|label| *label != known.label.column) {
-        return decided("--label");
-    }
-    if columns.positive.as_ref().is_some_and(|positive| *positive != known.label.positive.to_string()) {
-        return decided("--positive");
-    }
+    encoding(columns).check_against(
+        &known,
+        columns.label.as_deref(),
+        columns.features.as_deref(),
+        &columns.exclude,
+    )?;
     // Other rows may be weighted where those were not.
     known.weight = columns.weight.clone().or(known.weight);
     Ok(known)

@@ -123,6 +123,10 @@ fn what_does_not_go_together_is_named() {
     assert!(message.contains("do not go together") && message.contains("column 'city'"), "{message}");
     // The remedy that the message names.
     shard(&scratch, &table, "again", 500..1_000, "--size 50 --encoding a.parquet");
+    // What agrees with it may be said again.
+    scratch.succeed(
+        "build again.csv --label y --positive 1.0 --features x1,x2,city --encoding a.parquet -o same.parquet",
+    );
     for flags in [
         "--label x1",
         "--label y --features x1",
@@ -132,7 +136,7 @@ fn what_does_not_go_together_is_named() {
     ] {
         let refused = scratch.run(&format!("build again.csv {flags} --encoding a.parquet -o never.parquet"));
         assert_eq!(refused.code, Some(2), "{flags}: {refused:?}");
-        assert!(refused.err.contains("that of 'a.parquet' is used as it is"), "{flags}: {}", refused.err);
+        assert!(refused.err.contains("contradicts the encoding that was given"), "{flags}: {}", refused.err);
     }
     scratch.succeed("merge a.parquet again.parquet -o both.parquet");
     // Text is no coreset, and no input is overwritten.

@@ -547,7 +547,7 @@ fn a_growing_file_is_followed() {
     assert_eq!(interrupt(child).0, Some(0));
     // It ends only when it is stopped, and then the coreset is written.
     let child = start(&scratch, &format!("{line} -o followed.parquet"));
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    std::thread::sleep(std::time::Duration::from_millis(2000));
     assert_eq!(interrupt(child).0, Some(0));
     feed(&scratch, &FEED.replace("state state", "state whole"), &text);
     assert!(scratch.read("followed.parquet") == snapshot(&scratch, "whole", "c.parquet"));

@@ -60,6 +60,7 @@ fn resampled_draws_are_a_posterior_of_the_full_data() {
     let scratch = prepared("calibrated");
     scratch.succeed("verify draws.parquet --data data.csv --write new.parquet --resample");
     assert!(scratch.succeed("inspect new.parquet").contains("nuts"));
+    assert!(!scratch.succeed("inspect new.parquet").contains("drawn anew from others"));
     let again = record(&scratch, "verify new.parquet --data data.csv");
     assert!(number(&again["kl"]) < 1e-12, "{again}");
     scratch.succeed("predict new.parquet data.csv -o out.csv");
@@ -138,6 +139,11 @@ fn a_target_takes_the_place_of_a_size() {
         number(&near["certificate"]["kl"]) <= 1e-6 && number(&near["size"]) > number(&built["size"]),
         "{near}"
     );
+    // Hardly any coefficient, and hardly anything asked.
+    for (features, kl) in [("x1", "0.5"), ("x1", "1e9"), ("x1,x2", "2")] {
+        let few = scratch.build(&format!("data.csv --label y --features {features} --kl {kl}"));
+        assert!(number(&few["certificate"]["kl"]) <= kl.parse().expect("a number"), "{few}");
+    }
     scratch.build("data.csv --label y --kl 0.001");
     let bytes = scratch.read(CORE);
     for line in ["--threads 2 --memory 0", "--threads 5 --memory 50k"] {

@@ -199,7 +199,7 @@ fn fewest(
     // Rows must at least span the coefficients.
     let (mut missed, mut enough) = (sizes.start.max(full.prior_precision.len()), sizes.end);
     let mut best = None;
-    while 4 * enough > 5 * missed {
+    while enough > missed + 1 && 4 * enough > 5 * missed {
         let size = ((missed as f64 * enough as f64).sqrt() as usize).clamp(missed + 1, enough - 1);
         match choose(pool, full, size, seed) {
             Ok(chosen) if chosen.facts.as_ref().is_some_and(&met) => {

@@ -826,12 +826,12 @@ fn label(
 
 /// Which of two labels is the larger, if they are categories called by numbers, or by false and true.
 fn larger(first: &LabelValue, second: &LabelValue) -> Option<usize> {
-    let number = |value: &LabelValue| match value.to_string().as_str() {
-        "false" => Some(0.0),
-        "true" => Some(1.0),
-        text => text.parse::<f64>().ok(),
-    };
-    let (first, second) = (number(first)?, number(second)?);
+    let (first, second) = (first.to_string(), second.to_string());
+    if (&first[..], &second[..]) == ("false", "true") {
+        return Some(1);
+    }
+    let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
+    let (first, second) = (number(&first)?, number(&second)?);
     (first != second).then_some(usize::from(second > first))
 }
 
@@ -841,5 +841,54 @@ fn is_named(value: &LabelValue, wanted: &str) -> bool {
         LabelValue::Number(number) => wanted.trim().parse::<f64>().is_ok_and(|wanted| wanted == *number),
         LabelValue::Boolean(truth) => wanted.trim().eq_ignore_ascii_case(&truth.to_string()),
         LabelValue::Text(text) => text == wanted,
+    }
+}
+
+impl EncodingSettings {
+    /// Refuses what contradicts an encoding that is already known: it is used as it is.
+    pub fn check_against(
+        &self,
+        known: &Encoding,
+        label: Option<&str>,
+        features: Option<&[String]>,
+        exclude: &[String],
+    ) -> Result<()> {
+        let is_feature = |name: &String| known.features.iter().any(|feature| feature.column == *name);
+        let scaled = |feature: &Feature| matches!(feature.coding, Coding::Number { center, scale } if (center, scale) != (0.0, 1.0));
+        let others = |named: &[String]| named.len() != known.features.len() || !named.iter().all(is_feature);
+        let contradictions = [
+            ("--label", label.is_some_and(|label| label != known.label.column)),
+            ("--positive", self.positive.as_ref().is_some_and(|word| !is_named(&known.label.positive, word))),
+            ("--features", features.is_some_and(others)),
+            ("--exclude", exclude.iter().any(is_feature)),
+            ("--no-intercept", !self.intercept && known.intercept),
+            ("--no-standardize", !self.standardize && known.features.iter().any(scaled)),
+        ];
+        match contradictions.iter().find(|(_, found)| *found) {
+            Some((setting, _)) => Err(Error::setting(
+                *setting,
+                "contradicts the encoding that was given, which is used as it is",
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn categories_called_by_numbers_have_an_order() {
+        let larger = |first: &str, second: &str| {
+            larger(&LabelValue::Text(first.to_string()), &LabelValue::Text(second.to_string()))
+        };
+        assert_eq!(
+            [larger("0", "1"), larger("-1", "1"), larger("10", "9"), larger("false", "true")],
+            [Some(1), Some(1), Some(0), Some(1)]
+        );
+        for (first, second) in [("no", "yes"), ("1", "nan"), ("1", "1.0"), ("1", "true"), ("inf", "1")] {
+            assert_eq!(larger(first, second), None, "{first} {second}");
+        }
     }
 }

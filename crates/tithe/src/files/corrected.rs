@@ -54,8 +54,8 @@ pub fn write_corrected(fit: &Fit, verification: &Verification, mut output: Outpu
     output.commit()
 }
 
-/// Fewer effective draws than this are told of in a file of draws that were drawn anew.
-const FEW: f64 = 400.0;
+/// A smaller share of effective draws is told of in a file of draws that were drawn anew.
+const FEW: f64 = 0.5;
 
 /// Writes as many draws, drawn anew in proportion to their weights: a posterior like any other, of the full data.
 ///
@@ -84,7 +84,7 @@ pub fn write_resampled(fit: &Fit, verification: &Verification, seed: Seed, outpu
     let draws = Draws { names: fit.draws.names.clone(), chains: vec![chain] };
     let settings = Settings { chains: 1, draws: picked.len(), ..fit.settings };
     let mut findings = fit.findings.clone();
-    if effective < FEW {
+    if effective < FEW * picked.len() as f64 {
         findings.push(Finding {
             what: Trouble::FewEffectiveDraws,
             how_much: format!("the draws were drawn anew from others worth {effective:.0} effective ones"),

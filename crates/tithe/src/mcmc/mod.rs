@@ -103,6 +103,9 @@ impl Settings {
                 return Err(Error::setting(setting, "must be at least 1"));
             }
         }
+        if self.warmup > isize::MAX as usize {
+            return Err(Error::setting("--warmup", "is longer than any chain can be"));
+        }
         Ok(())
     }
 
@@ -111,7 +114,7 @@ impl Settings {
         // The coefficients of a draw, its density and what is noted of its trajectory.
         let bytes =
             (8 * dim as u64 + 64).saturating_mul(self.chains as u64).saturating_mul(self.draws as u64);
-        if bytes > physical_memory().unwrap_or(u64::MAX) || self.warmup > usize::MAX / 2 {
+        if bytes > physical_memory().unwrap_or(isize::MAX as u64) {
             let what = format!(
                 "so many need {:.0} GiB of memory, more than there is",
                 bytes as f64 / (1u64 << 30) as f64

@@ -21,7 +21,7 @@ pub trait LogDensity: Sync {
     fn value_and_gradient(&self, theta: &[f64], gradient: &mut [f64], scratch: &mut Vec<[f64; 8]>) -> f64;
 }
 
-/// The smallest share of a precision that is not explained by other coefficients.
+/// Under a flat prior: the smallest share of a coefficient's precision that others need not explain.
 const LEAST_PIVOT: f64 = 1e-13;
 
 /// Weighted rows and priors.
@@ -110,7 +110,13 @@ impl Gaussian {
     /// The normal distribution that fits a posterior at its mode.
     pub(crate) fn of_mode(mode: Mode, priors: &Priors) -> Result<Gaussian> {
         let flat = priors.coefficients.iter().any(Prior::is_improper);
-        Gaussian::from_precision(mode.mode, &mode.precision).ok_or_else(|| singular(flat))
+        // Columns that depend on each other, which only rounding tells apart.
+        let least = if flat { LEAST_PIVOT } else { 0.0 };
+        let settled = |gaussian: &Gaussian| {
+            (0..mode.precision.nrows()).all(|i| gaussian.own_precision(i) >= least * mode.precision[(i, i)])
+        };
+        let gaussian = Gaussian::from_precision(mode.mode.clone(), &mode.precision).filter(settled);
+        gaussian.ok_or_else(|| singular(flat))
     }
 
     /// From a mean and the inverse of the covariance; nothing if that is not positive definite.
@@ -118,10 +124,6 @@ impl Gaussian {
         let dim = mean.len();
         let lower = precision.llt(Side::Lower).ok()?;
         let l = lower.L();
-        // A pivot that is all rounding error: columns depend on each other, and nothing else tells them apart.
-        if (0..dim).any(|i| l[(i, i)].powi(2) < LEAST_PIVOT * precision[(i, i)]) {
-            return None;
-        }
         // C = L⁻ᵀ, column by column: Lᵀ c_j = e_j by back substitution.
         let mut factor = vec![0.0; dim * dim];
         for j in 0..dim {
@@ -145,6 +147,11 @@ impl Gaussian {
     /// The mean: the mode of what was approximated.
     pub fn mean(&self) -> &[f64] {
         &self.mean
+    }
+
+    /// The precision of coefficient `i` given those before it: a pivot of the precision's Cholesky factor.
+    fn own_precision(&self, i: usize) -> f64 {
+        self.factor[i * self.dim() + i].powi(-2)
     }
 
     /// Entry `(i, j)` of the covariance.

@@ -11,6 +11,9 @@ use crate::points::{Lane, Points, TILE};
 /// A column that is stored costs about twice as much as one of a plain tile.
 const THIN: f64 = 0.5;
 
+/// More rows than a coreset has: they were counted against the memory once, and this is a second copy.
+const MOST_ROWS: usize = 100_000;
+
 /// The points, in another order.
 #[derive(Clone, Debug)]
 pub(super) struct ThinPoints {
@@ -40,6 +43,9 @@ impl ThinPoints {
     /// The points in this form, if they are thin enough for it to pay.
     pub fn of(points: &Points) -> Option<ThinPoints> {
         let (dim, len) = (points.dim(), points.len());
+        if len > MOST_ROWS {
+            return None;
+        }
         let z = |n: usize, j: usize| points.tile(n / TILE).z[j][n % TILE];
         let intercept = dim > 0 && (0..len).all(|n| z(n, 0).abs() == 1.0);
         let y = |n: usize| if intercept { z(n, 0) } else { 0.0 };
