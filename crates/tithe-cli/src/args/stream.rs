@@ -82,7 +82,7 @@ pub struct StreamArgs {
     )]
     pub snapshot: bool,
 
-    /// The coreset file to write, with --snapshot or when the input has ended.
+    /// The coreset file to write, with --snapshot or when the input has ended; with --follow and --watch, when stopped.
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
