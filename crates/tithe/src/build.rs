@@ -479,9 +479,14 @@ impl Clock {
         Clock { last: Instant::now(), laps: Vec::new() }
     }
 
+    /// A phase that comes again counts on.
     pub(crate) fn lap(&mut self, phase: &'static str) {
         let now = Instant::now();
-        self.laps.push((phase, (now - self.last).as_secs_f64()));
+        let seconds = (now - self.last).as_secs_f64();
+        match self.laps.iter_mut().find(|(earlier, _)| *earlier == phase) {
+            Some((_, sum)) => *sum += seconds,
+            None => self.laps.push((phase, seconds)),
+        }
         self.last = now;
     }
 }

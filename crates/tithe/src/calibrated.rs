@@ -117,8 +117,9 @@ pub(crate) fn calibrated(
         map,
     };
 
+    let met = |facts: &CalibrationFacts| facts.certificate.meets(target_kl);
     let mut missed_by = 0;
-    let (pool, chosen) = loop {
+    let (pool, mut chosen) = loop {
         // Candidates: the winners of one race by sensitivity (or leverage) and of one by the size of the local features.
         let capacity = place.pool_capacity(size, encoding.dim());
         let pooling = Pooling {
@@ -140,22 +141,10 @@ pub(crate) fn calibrated(
             _ => choose(&pool, &full, size, settings.seed)?,
         };
         clock.lap("calibration");
-        let met = |facts: &CalibrationFacts| facts.certificate.meets(target_kl);
         let Some(missed) =
             chosen.facts.as_ref().filter(|facts| settings.size != Size::Rows(size) && !met(facts))
         else {
-            let fewer = match settings.size {
-                Size::Kl { .. } => fewest(&pool, &full, missed_by..size, settings.seed, met)?,
-                _ => None,
-            };
-            clock.lap("calibration");
-            break (
-                pool,
-                fewer.map_or(chosen, |(fewer, chosen)| {
-                    size = fewer;
-                    chosen
-                }),
-            );
+            break (pool, chosen);
         };
         if size >= most {
             return Err(not_met(target_kl, size, &missed.certificate));
@@ -169,6 +158,13 @@ pub(crate) fn calibrated(
             return Ok(exact);
         }
     };
+
+    if matches!(settings.size, Size::Kl { .. })
+        && let Some((fewer, rows)) = fewest(&pool, &full, missed_by..size, settings.seed, met)?
+    {
+        (size, chosen) = (fewer, rows);
+    }
+    clock.lap("calibration");
 
     // The chosen rows in the user's own units.
     let rows = RowSet::concat(run(engine, &Fetching { positions: (&chosen.positions).into() })?);

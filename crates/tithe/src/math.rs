@@ -121,7 +121,13 @@ pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     for (sum, (a, b)) in sums.iter_mut().zip(a_rest.iter().zip(b_rest)) {
         *sum = a.mul_add(*b, *sum);
     }
-    ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]))
+    total(&sums)
+}
+
+/// A sum of eight parts in a fixed order.
+#[inline(always)]
+pub(crate) fn total(parts: &[f64; 8]) -> f64 {
+    ((parts[0] + parts[4]) + (parts[2] + parts[6])) + ((parts[1] + parts[5]) + (parts[3] + parts[7]))
 }
 
 #[cfg(test)]

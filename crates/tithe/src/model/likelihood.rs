@@ -4,7 +4,7 @@
 //! Sums run in `LANES` interleaved parts, always the same ones, so that they vectorise and still give
 //! the same bits on every processor.
 
-use crate::math::{softplus_and_slope, vectorized};
+use crate::math::{softplus_and_slope, total, vectorized};
 use crate::points::{Lane, Points, TILE, Tile};
 
 /// Parts in which every sum over rows is kept.
@@ -17,12 +17,6 @@ pub(super) type Part = [f64; LANES];
 pub(super) fn groups(lane: &Lane) -> &[Part; TILE / LANES] {
     let (groups, _) = lane.as_chunks::<LANES>();
     groups.first_chunk().expect("TILE is a multiple of LANES")
-}
-
-/// A sum of the parts in a fixed order.
-#[inline(always)]
-pub(super) fn total(part: &Part) -> f64 {
-    ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]))
 }
 
 /// `s_n = z_n·θ` for the rows of a tile.

@@ -4,8 +4,8 @@
 //! With an intercept, `z_0 = y`, and a column that was centred is `z_j = b_j z_0 + e_j` with `e_j = 0` for most rows.
 //! So `z·θ = z_0 (Σ_j b_j θ_j) + Σ_j e_j θ_j`, and `∂L/∂θ_j = b_j Σ w σ z_0 + Σ w σ e_j`. Without one, `b = 0`.
 
-use crate::math::vectorized;
-use crate::model::likelihood::{LANES, Part, add_rows, groups, losses_and_pulls, total};
+use crate::math::{total, vectorized};
+use crate::model::likelihood::{LANES, Part, add_rows, groups, losses_and_pulls};
 use crate::points::{Lane, Points, TILE};
 
 /// A column that is stored costs about twice as much as one of a plain tile.
