@@ -26,7 +26,7 @@ use crate::pass::Pass;
 use crate::points::{Lane, Points, TILE, Tile};
 use crate::rng::{Purpose, Seed};
 use crate::selection::Size;
-use crate::sensitivity::Bound;
+use crate::sensitivity::{Bound, Distances};
 use crate::survey::Learnt;
 
 /// The squared decrement of a step's reference: a tenth of a standard deviation matters little, for the next step has
@@ -410,10 +410,10 @@ enum First<'a> {
 }
 
 impl First<'_> {
-    fn shares_and_norms(&self, map: &LocalMap, tile: &Tile<'_>, directions: &mut [Lane]) -> (Lane, Lane) {
-        let (norms, mut shares) = map.norms_and_leverages(tile, directions);
+    fn shares_and_norms(&self, map: &LocalMap, tile: &Tile<'_>, room: &mut Room) -> (Lane, Lane) {
+        let (norms, mut shares) = map.norms_and_leverages(tile, &mut room.directions);
         match self {
-            First::Sensitivity(bound) => bound.shares(tile, &mut shares),
+            First::Sensitivity(bound) => bound.shares(tile, &mut room.distances, &mut shares),
             First::Leverage { of_all } => {
                 for (share, w) in shares.iter_mut().zip(tile.w.iter()) {
                     *share = (of_all * w * *share).min(MUCH_LEVERAGE).powi(4);
@@ -421,6 +421,18 @@ impl First<'_> {
             }
         }
         (shares, norms)
+    }
+}
+
+/// Room for what is computed of a tile on the way to its shares and norms.
+struct Room {
+    directions: Vec<Lane>,
+    distances: Distances,
+}
+
+impl Room {
+    fn new(dim: usize) -> Room {
+        Room { directions: vec![Lane::ZERO; dim], distances: Distances::default() }
     }
 }
 
@@ -433,12 +445,12 @@ struct Totals {
 
 impl Totals {
     fn of(pilot: &Points, first: &First<'_>, map: &LocalMap) -> Totals {
-        let mut directions = vec![Lane::ZERO; map.dim()];
+        let mut room = Room::new(map.dim());
         let mut totals = Totals { shares: 0.0, norms: 0.0 };
         for tile in pilot.tiles() {
             // Rows of the data weigh one on average here; the pilot's weight says how many each stands for.
             let ones = Tile { w: &Lane::of(1.0), ..tile };
-            let (shares, norms) = first.shares_and_norms(map, &ones, &mut directions);
+            let (shares, norms) = first.shares_and_norms(map, &ones, &mut room);
             for r in 0..tile.len {
                 totals.shares += tile.w[r] * shares[r];
                 totals.norms += tile.w[r] * norms[r];
@@ -469,7 +481,7 @@ pub(crate) struct Pooled {
 
 pub(crate) struct PoolingWorker {
     scratch: Scratch,
-    directions: Vec<Lane>,
+    room: Room,
 }
 
 impl Pass for Pooling<'_> {
@@ -478,10 +490,8 @@ impl Pass for Pooling<'_> {
     type Worker = PoolingWorker;
 
     fn worker(&self) -> PoolingWorker {
-        PoolingWorker {
-            scratch: Scratch::new(self.encoding.dim()),
-            directions: vec![Lane::ZERO; self.encoding.dim()],
-        }
+        let dim = self.encoding.dim();
+        PoolingWorker { scratch: Scratch::new(dim), room: Room::new(dim) }
     }
 
     fn visit(&self, worker: &mut PoolingWorker, block: &Block) -> Result<Pooled> {
@@ -491,7 +501,7 @@ impl Pass for Pooling<'_> {
         let mut total = 0.0;
         for t in 0..encoder.tiles() {
             let tile = encoder.tile(t, &mut worker.scratch);
-            let (shares, norms) = self.first.shares_and_norms(&self.map, &tile, &mut worker.directions);
+            let (shares, norms) = self.first.shares_and_norms(&self.map, &tile, &mut worker.room);
             race.enter(&tile, &shares, &norms, |r| block.position(t * TILE + r), &mut rng);
             total += shares.iter().sum::<f64>();
         }

@@ -11,7 +11,7 @@ use crate::encoding::{Encoding, Scratch};
 use crate::error::Result;
 use crate::math::vectorized;
 use crate::pass::Pass;
-use crate::points::{Lane, Points, TILE, Tile};
+use crate::points::{Ahead, Lane, Points, TILE, Tile};
 use crate::rng::{Purpose, Seed, open_unit};
 
 /// Lloyd's steps stop when the score falls by less than this share, or after [`MOST_STEPS`].
@@ -73,19 +73,49 @@ impl Centers {
         self.q.chunks_exact(self.dim)
     }
 
-    /// The nearest centres of rows `c·LANES` and on of a tile, of equals the first: their numbers (as `f64`, for the
-    /// vector units' sake) and the squared distances `‖z_n − Q_i‖²`.
+    /// Asks for what the next tile has in place of rows `c·LANES` and on, as much as is due with centre `i`.
     #[inline(always)]
-    pub(crate) fn nearest(&self, tile: &Tile<'_>, c: usize) -> (Few, Few) {
-        let (mut group, mut least) = ([0.0; LANES], [f64::INFINITY; LANES]);
-        for (i, center) in self.rows().enumerate() {
-            let distance = squared_distance(tile, c, center);
-            for l in 0..LANES {
-                group[l] = if distance[l] < least[l] { i as f64 } else { group[l] };
-                least[l] = if distance[l] < least[l] { distance[l] } else { least[l] };
-            }
+    pub(crate) fn fetch_ahead(&self, tile: &Tile<'_>, c: usize, i: usize) {
+        const LINES: usize = Ahead::LINES * LANES / TILE;
+        for line in (i..LINES).step_by(self.len()) {
+            tile.ahead.fetch(c * LINES + line);
         }
-        (group, least)
+    }
+
+    /// The nearest centres of rows `c·LANES` and on of a tile.
+    #[inline(always)]
+    fn nearest(&self, tile: &Tile<'_>, c: usize) -> Nearest {
+        let mut nearest = Nearest::new();
+        for (i, center) in self.rows().enumerate() {
+            self.fetch_ahead(tile, c, i);
+            nearest.add(i, &squared_distance(tile, c, center));
+        }
+        nearest
+    }
+}
+
+/// The nearest centres of some rows, of equals the first.
+pub(crate) struct Nearest {
+    /// Their numbers, as `f64` for the vector units' sake.
+    pub group: Few,
+    /// The squared distances `‖z_n − Q_i‖²`.
+    pub square: Few,
+}
+
+impl Nearest {
+    #[inline(always)]
+    pub(crate) fn new() -> Nearest {
+        Nearest { group: [0.0; LANES], square: [f64::INFINITY; LANES] }
+    }
+
+    /// Takes note of centre `i`, at these squared distances.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, i: usize, square: &Few) {
+        for (l, &square) in square.iter().enumerate() {
+            let nearer = square < self.square[l];
+            self.group[l] = if nearer { i as f64 } else { self.group[l] };
+            self.square[l] = if nearer { square } else { self.square[l] };
+        }
     }
 }
 
@@ -227,15 +257,17 @@ impl GroupSums {
     #[inline(always)]
     fn add_kernel(&mut self, tile: &Tile<'_>) {
         let mut group = Lane::ZERO;
+        // Copies, which nothing can alias: the sums become vectors, and the choices below masks.
+        let mut squares = self.squares;
         for (c, group) in group.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
-            let (nearest, squares) = self.centers.nearest(tile, c);
+            let nearest = self.centers.nearest(tile, c);
             let w = &tile.w.as_chunks::<LANES>().0[c];
             for l in 0..LANES {
-                self.squares[l] = w[l].mul_add(squares[l], self.squares[l]);
+                squares[l] = w[l].mul_add(nearest.square[l], squares[l]);
             }
-            *group = nearest;
+            *group = nearest.group;
         }
-        // Copies, which nothing can alias: the choices below become masks.
+        self.squares = squares;
         let (w, ones) = (*tile.w, Lane::of(1.0));
         for first in (0..self.mass.len()).step_by(TOGETHER) {
             let mut member = [Lane::ZERO; TOGETHER];

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::block::{Block, Column, row_name};
 use crate::error::{ErrorKind, Result};
 use crate::math::vectorized;
-use crate::points::{Lane, TILE, Tile};
+use crate::points::{Ahead, Lane, TILE, Tile};
 
 /// The name of the intercept among the coefficients.
 pub const INTERCEPT: &str = "intercept";
@@ -232,7 +232,12 @@ impl Encoding {
             (Some(_), Some(Column::Number(weights))) => Some(&weights[..]),
             _ => None,
         };
-        Ok(Encoder { block, intercept: self.intercept, inputs, label, weights })
+        let numbers = block.columns.iter().filter_map(|column| match column {
+            Column::Number(values) => Some(&values[..]),
+            Column::Text { .. } => None,
+        });
+        let numbers = numbers.collect();
+        Ok(Encoder { block, intercept: self.intercept, inputs, label, weights, numbers })
     }
 }
 
@@ -243,6 +248,8 @@ pub struct Encoder<'a> {
     inputs: Vec<Input<'a>>,
     label: LabelInput<'a>,
     weights: Option<&'a [f64]>,
+    /// All columns of numbers.
+    numbers: Vec<&'a [f64]>,
 }
 
 /// Where the lanes of one feature come from.
@@ -409,14 +416,15 @@ impl Encoder<'_> {
     }
 
     /// Tile `t`: rows `t·TILE` and on of the block, as points `z = y·x` with their weights.
-    pub fn tile<'s>(&self, t: usize, scratch: &'s mut Scratch) -> Tile<'s> {
+    pub fn tile<'s>(&'s self, t: usize, scratch: &'s mut Scratch) -> Tile<'s> {
         let rows = t * TILE..self.block.len.min((t + 1) * TILE);
         let len = rows.len();
         vectorized(
             #[inline(always)]
             || self.fill(rows, scratch),
         );
-        Tile { z: &scratch.z, w: &scratch.w, len }
+        let ahead = Ahead { columns: &self.numbers, row: (t + 1) * TILE };
+        Tile { z: &scratch.z, w: &scratch.w, len, ahead }
     }
 
     #[inline(always)]

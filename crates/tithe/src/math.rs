@@ -11,6 +11,27 @@ pub(crate) fn vectorized<R>(kernel: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(kernel)
 }
 
+/// Numbers in a line of the cache.
+pub(crate) const LINE: usize = 8;
+
+/// Asks for the line of the cache that holds a number which will be wanted soon, and does not wait for it.
+///
+/// Worth 3 % of a pass over Parquet, where a tile's encoding takes less than half the time with it: the processor fetches
+/// ahead by itself, but not across pages of 4 KiB, and a tile takes but a quarter of one from each column.
+#[inline(always)]
+#[allow(unsafe_code)]
+pub(crate) fn fetch(number: &f64) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch is a hint, which changes nothing that a program sees and may name any address; and it is part
+        // of SSE, which every processor of this kind has.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(number).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = number;
+}
+
 /// `1.5·2⁵²`: adding it rounds a small number to the nearest integer, left in the low bits.
 const ROUND: f64 = 6755399441055744.0;
 const LN_2_HIGH: f64 = 6.931_471_803_691_238e-1;
@@ -71,6 +92,40 @@ pub(crate) fn two_to_minus(x: f64) -> f64 {
     let p = r4.mul_add(r4.mul_add(p2, p1), p0);
     // The integer n stands in the low bits of `shifted`; added to the exponent of p it multiplies by 2ⁿ.
     f64::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 52))
+}
+
+/// Below this a number's root is taken to be 0: corrections to it would not be normal numbers.
+const SMALLEST_SQUARE: f64 = 1e-280;
+
+/// The square roots of some numbers that are not negative; of those below 1e-280 it is 0.
+///
+/// Where the processor guesses reciprocal roots of doubles, a guess of 14 bits is corrected to 28, to 56, and to what the
+/// processor's root has, bit for bit: quicker than that root, which keeps the one unit that divides busy.
+#[inline(always)]
+pub(crate) fn roots<const N: usize>(numbers: &mut [f64; N]) {
+    const { assert!(N.is_multiple_of(8), "whole vectors") };
+    #[cfg(target_arch = "x86_64")]
+    if let Some(simd) = pulp::x86::V4::try_new() {
+        let simd = simd.avx512f;
+        let (half, smallest) = (simd._mm512_set1_pd(0.5), simd._mm512_set1_pd(SMALLEST_SQUARE));
+        for numbers in numbers.as_chunks_mut::<8>().0 {
+            let x = pulp::cast(*numbers);
+            let guess = simd._mm512_rsqrt14_pd(x);
+            // s → √x and h → 1/(2√x), together.
+            let (s, h) = (simd._mm512_mul_pd(x, guess), simd._mm512_mul_pd(half, guess));
+            let off = simd._mm512_fnmadd_pd(s, h, half);
+            let (s, h) = (simd._mm512_fmadd_pd(s, off, s), simd._mm512_fmadd_pd(h, off, h));
+            // What is left of x is exact, so the last correction rounds but once.
+            let s = simd._mm512_fmadd_pd(simd._mm512_fnmadd_pd(s, s, x), h, s);
+            let s = simd._mm512_fmadd_pd(simd._mm512_fnmadd_pd(s, s, x), h, s);
+            let large = simd._mm512_cmp_pd_mask::<{ std::arch::x86_64::_CMP_GE_OQ }>(x, smallest);
+            *numbers = pulp::cast(simd._mm512_maskz_mov_pd(large, s));
+        }
+        return;
+    }
+    for x in numbers {
+        *x = if *x >= SMALLEST_SQUARE { x.sqrt() } else { 0.0 };
+    }
 }
 
 /// `φ(s) = ln(1 + e^{−s})` and `−φ'(s) = 1/(1 + e^{s})` together, from one exponential and one division;
@@ -186,6 +241,34 @@ mod tests {
         for x in [1022.0, 1e300, f64::INFINITY, f64::NAN] {
             assert_eq!(two_to_minus(x), 0.5f64.powi(1021));
         }
+    }
+
+    proptest! {
+        /// Over all normal numbers, with as many near a power of 4 as anywhere, where a guess is worst.
+        #[test]
+        fn roots_have_the_bits_of_the_standard_library(
+            exponents in prop::array::uniform32(-464i32..=511),
+            fractions in prop::array::uniform32(prop_oneof![1.0f64..4.0, 1.0f64..1.000_001, 3.999_999f64..4.0]),
+        ) {
+            let numbers: [f64; 32] =
+                std::array::from_fn(|i| fractions[i] * 2f64.powi(exponents[i]).powi(2));
+            let mut ours = numbers;
+            vectorized(
+                #[inline(always)]
+                || roots(&mut ours),
+            );
+            prop_assert_eq!(ours, numbers.map(f64::sqrt));
+        }
+    }
+
+    #[test]
+    fn roots_at_the_edges() {
+        let mut numbers = [0.0, 1e-281, 5e-324, 1e-280, 1.0, f64::MAX, f64::MIN_POSITIVE, 4.0];
+        vectorized(
+            #[inline(always)]
+            || roots(&mut numbers),
+        );
+        assert_eq!(numbers, [0.0, 0.0, 0.0, 1e-140, 1.0, f64::MAX.sqrt(), 0.0, 2.0]);
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
 
+use crate::math::{LINE, fetch};
+
 /// Rows in a tile. A tile of ten columns (10 KiB) and what a kernel keeps beside it fit the first-level
 /// cache; each column of a tile is a whole number of vector registers on every processor.
 pub const TILE: usize = 128;
@@ -50,6 +52,33 @@ pub struct Tile<'a> {
     pub w: &'a Lane,
     /// How many rows are real.
     pub len: usize,
+    /// What the next tile will be made of, if that is known.
+    pub(crate) ahead: Ahead<'a>,
+}
+
+/// Values that the next tile will be made of. A kernel asks for a few whenever it turns to other rows: they are at hand when
+/// they are wanted, and nobody waits for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ahead<'a> {
+    /// Columns of a block.
+    pub columns: &'a [&'a [f64]],
+    /// The block's row that the next tile begins with.
+    pub row: usize,
+}
+
+impl Ahead<'_> {
+    /// Lines of the cache that hold a column of a tile.
+    pub const LINES: usize = TILE / LINE;
+
+    /// Asks for line `line` of every column.
+    #[inline(always)]
+    pub fn fetch(&self, line: usize) {
+        for column in self.columns {
+            if let Some(value) = column.get(self.row + line * LINE) {
+                fetch(value);
+            }
+        }
+    }
 }
 
 /// Any number of weighted points, in tiles.
@@ -158,6 +187,7 @@ impl Points {
             z: &self.z[t * self.dim..(t + 1) * self.dim],
             w: &self.w[t],
             len: (self.len - t * TILE).min(TILE),
+            ahead: Ahead::default(),
         }
     }
 

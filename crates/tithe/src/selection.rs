@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::pass::Pass;
 use crate::points::Lane;
 use crate::rng::{Purpose, Seed};
-use crate::sensitivity::Bound;
+use crate::sensitivity::{Bound, Distances};
 use crate::slots::{Racer, Slots};
 
 /// How many rows a coreset has.
@@ -85,6 +85,7 @@ pub(crate) struct Selecting<'a> {
 
 pub(crate) struct SelectingWorker {
     scratch: Scratch,
+    distances: Distances,
     shares: Vec<f64>,
     racer: Racer,
 }
@@ -97,6 +98,7 @@ impl Pass for Selecting<'_> {
     fn worker(&self) -> SelectingWorker {
         SelectingWorker {
             scratch: Scratch::new(self.encoding.dim()),
+            distances: Distances::default(),
             shares: Vec::new(),
             racer: Racer::new(self.slots),
         }
@@ -110,7 +112,7 @@ impl Pass for Selecting<'_> {
             let tile = encoder.tile(t, &mut worker.scratch);
             match &self.shares {
                 Shares::Weights => lane = *tile.w,
-                Shares::Sensitivity(bound) => bound.shares(&tile, &mut lane),
+                Shares::Sensitivity(bound) => bound.shares(&tile, &mut worker.distances, &mut lane),
             }
             worker.shares.extend_from_slice(&lane[..tile.len]);
         }

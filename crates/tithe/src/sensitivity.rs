@@ -14,8 +14,8 @@ use std::f64::consts::LOG2_E;
 
 use serde::{Deserialize, Serialize};
 
-use crate::clustering::{Centers, Few, Groups, LANES, squared_distance};
-use crate::math::{two_to_minus, vectorized};
+use crate::clustering::{Centers, Few, Groups, LANES, Nearest, squared_distance};
+use crate::math::{dot, roots, two_to_minus, vectorized};
 use crate::points::{Lane, Tile};
 
 /// Which points stand for the groups.
@@ -51,16 +51,40 @@ impl Radius {
     }
 }
 
+/// Where less than this share is left of what a squared distance is put together from, it is computed anew.
+const LEAST_LEFT: f64 = 0.125;
+
+/// Room for the distances of some rows to every group.
+#[derive(Clone, Debug, Default)]
+pub struct Distances(Vec<Few>);
+
 /// All that the bound depends on but the row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Bound {
     centers: Centers,
     groups: Groups,
-    /// The points that stand for the groups.
-    anchors: Centers,
+    anchors: Vec<Anchor>,
     radius: f64,
     theta_star: Option<Vec<f64>>,
     rule: CenterRule,
+}
+
+/// What stands for a group.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Anchor {
+    /// The point `A_i`.
+    point: Vec<f64>,
+    /// `2(Q_i − A_i)`.
+    offset: Vec<f64>,
+    /// `‖Q_i − A_i‖²`.
+    between: f64,
+}
+
+impl Anchor {
+    fn new(center: &[f64], point: &[f64]) -> Anchor {
+        let offset: Vec<f64> = center.iter().zip(point).map(|(q, a)| 2.0 * (q - a)).collect();
+        Anchor { point: point.to_vec(), between: dot(&offset, &offset) / 4.0, offset }
+    }
 }
 
 impl Bound {
@@ -72,10 +96,13 @@ impl Bound {
         theta_star: Option<Vec<f64>>,
         rule: CenterRule,
     ) -> Bound {
-        let anchors = match rule {
-            CenterRule::Exact => Centers::new(centers.dim(), groups.mean.clone()),
-            CenterRule::Quick => centers.clone(),
-        };
+        let means = groups.mean.chunks_exact(centers.dim()).zip(&groups.mass);
+        let anchors = centers.rows().zip(means).map(|(center, (mean, mass))| match rule {
+            // Nothing stands for an empty group, and its centre costs least.
+            CenterRule::Exact if *mass > 0.0 => Anchor::new(center, mean),
+            CenterRule::Exact | CenterRule::Quick => Anchor::new(center, center),
+        });
+        let anchors = anchors.collect();
         Bound { centers, groups, anchors, radius, theta_star, rule }
     }
 
@@ -90,22 +117,23 @@ impl Bound {
     }
 
     /// The shares `s_n` of a tile's rows; 0 for its padding.
-    pub fn shares(&self, tile: &Tile<'_>, shares: &mut Lane) {
+    pub fn shares(&self, tile: &Tile<'_>, room: &mut Distances, shares: &mut Lane) {
+        room.0.resize(self.centers.len(), [0.0; LANES]);
         vectorized(
             #[inline(always)]
             || {
                 for (c, shares) in shares.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
-                    *shares = self.few_shares(tile, c);
+                    *shares = self.few_shares(tile, c, &mut room.0);
                 }
             },
         );
     }
 
-    /// The shares of rows `c·LANES` and on of a tile.
+    /// The shares of rows `c·LANES` and on of a tile, with room for one distance to each anchor.
     #[inline(always)]
-    fn few_shares(&self, tile: &Tile<'_>, c: usize) -> Few {
+    fn few_shares(&self, tile: &Tile<'_>, c: usize, distances: &mut [Few]) -> Few {
         let w = &tile.w.as_chunks::<LANES>().0[c];
-        let (group, _) = self.centers.nearest(tile, c);
+        let group = self.distances(tile, c, distances);
 
         // The mass of each row's own group without it, and by how much that moves its mean away.
         let mut own_mass = [0.0; LANES];
@@ -129,18 +157,16 @@ impl Bound {
         // e⁻ᵃ = 2^(−a·log₂e), which is quicker to compute.
         let rate = self.radius * LOG2_E;
         let mut sum = *w;
-        for ((i, anchor), &mass) in self.anchors.rows().enumerate().zip(&self.groups.mass) {
-            if mass == 0.0 {
-                continue;
-            }
-            let distance = squared_distance(tile, c, anchor);
+        for ((i, distance), (anchor, &mass)) in
+            distances.iter().enumerate().zip(self.anchors.iter().zip(&self.groups.mass))
+        {
             let along = match &self.theta_star {
-                Some(theta_star) => along(tile, c, anchor, theta_star),
+                Some(theta_star) => along(tile, c, &anchor.point, theta_star),
                 None => [0.0; LANES],
             };
             for l in 0..LANES {
                 let own = group[l] == i as f64;
-                let far = rate.mul_add(distance[l].sqrt(), along[l] * LOG2_E);
+                let far = rate.mul_add(distance[l], along[l] * LOG2_E);
                 let far = if own { far * stretch[l] } else { far };
                 let mass = if own { rest[l] } else { mass };
                 sum[l] = mass.mul_add(two_to_minus(far), sum[l]);
@@ -151,6 +177,44 @@ impl Bound {
             shares[l] = if w[l] > 0.0 { w[l] / sum[l] } else { 0.0 };
         }
         shares
+    }
+
+    /// The distances `‖z_n − A_i‖` of rows `c·LANES` and on of a tile to every anchor, and the numbers of their groups.
+    ///
+    /// One sweep over the columns serves a centre and its anchor:
+    /// `‖z − A‖² = ‖z − Q‖² + (z − Q)·2(Q − A) + ‖Q − A‖²`.
+    #[inline(always)]
+    fn distances(&self, tile: &Tile<'_>, c: usize, distances: &mut [Few]) -> Few {
+        let mut nearest = Nearest::new();
+        for (i, ((distance, center), anchor)) in
+            distances.iter_mut().zip(self.centers.rows()).zip(&self.anchors).enumerate()
+        {
+            self.centers.fetch_ahead(tile, c, i);
+            let (mut square, mut along) = ([0.0; LANES], [0.0; LANES]);
+            for ((z, &q), &offset) in tile.z.iter().zip(center).zip(&anchor.offset) {
+                let z = &z.as_chunks::<LANES>().0[c];
+                for l in 0..LANES {
+                    let apart = z[l] - q;
+                    square[l] = apart.mul_add(apart, square[l]);
+                    along[l] = apart.mul_add(offset, along[l]);
+                }
+            }
+            nearest.add(i, &square);
+            // A local array, which nothing can alias, and signs gathered by bits: both become vectors.
+            let mut squares = [0.0; LANES];
+            let mut signs = 0;
+            for l in 0..LANES {
+                squares[l] = square[l] + (along[l] + anchor.between);
+                signs |= LEAST_LEFT.mul_add(-(square[l] + anchor.between), squares[l]).to_bits();
+            }
+            // Near an anchor far from its centre the three terms cancel.
+            if signs >> 63 != 0 {
+                squares = squared_distance(tile, c, &anchor.point);
+            }
+            roots(&mut squares);
+            *distance = squares;
+        }
+        nearest.group
     }
 }
 

@@ -46,6 +46,36 @@ impl Default for EncodingSettings {
     }
 }
 
+impl EncodingSettings {
+    /// Refuses what contradicts an encoding that is already known: it is used as it is.
+    pub fn check_against(
+        &self,
+        known: &Encoding,
+        label: Option<&str>,
+        features: Option<&[String]>,
+        exclude: &[String],
+    ) -> Result<()> {
+        let is_feature = |name: &String| known.features.iter().any(|feature| feature.column == *name);
+        let scaled = |feature: &Feature| matches!(feature.coding, Coding::Number { center, scale } if (center, scale) != (0.0, 1.0));
+        let others = |named: &[String]| named.len() != known.features.len() || !named.iter().all(is_feature);
+        let contradictions = [
+            ("--label", label.is_some_and(|label| label != known.label.column)),
+            ("--positive", self.positive.as_ref().is_some_and(|word| !is_named(&known.label.positive, word))),
+            ("--features", features.is_some_and(others)),
+            ("--exclude", exclude.iter().any(is_feature)),
+            ("--no-intercept", !self.intercept && known.intercept),
+            ("--no-standardize", !self.standardize && known.features.iter().any(scaled)),
+        ];
+        match contradictions.iter().find(|(_, found)| *found) {
+            Some((setting, _)) => Err(Error::setting(
+                *setting,
+                "contradicts the encoding that was given, which is used as it is",
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
 /// The pass.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Survey {
@@ -841,36 +871,6 @@ fn is_named(value: &LabelValue, wanted: &str) -> bool {
         LabelValue::Number(number) => wanted.trim().parse::<f64>().is_ok_and(|wanted| wanted == *number),
         LabelValue::Boolean(truth) => wanted.trim().eq_ignore_ascii_case(&truth.to_string()),
         LabelValue::Text(text) => text == wanted,
-    }
-}
-
-impl EncodingSettings {
-    /// Refuses what contradicts an encoding that is already known: it is used as it is.
-    pub fn check_against(
-        &self,
-        known: &Encoding,
-        label: Option<&str>,
-        features: Option<&[String]>,
-        exclude: &[String],
-    ) -> Result<()> {
-        let is_feature = |name: &String| known.features.iter().any(|feature| feature.column == *name);
-        let scaled = |feature: &Feature| matches!(feature.coding, Coding::Number { center, scale } if (center, scale) != (0.0, 1.0));
-        let others = |named: &[String]| named.len() != known.features.len() || !named.iter().all(is_feature);
-        let contradictions = [
-            ("--label", label.is_some_and(|label| label != known.label.column)),
-            ("--positive", self.positive.as_ref().is_some_and(|word| !is_named(&known.label.positive, word))),
-            ("--features", features.is_some_and(others)),
-            ("--exclude", exclude.iter().any(is_feature)),
-            ("--no-intercept", !self.intercept && known.intercept),
-            ("--no-standardize", !self.standardize && known.features.iter().any(scaled)),
-        ];
-        match contradictions.iter().find(|(_, found)| *found) {
-            Some((setting, _)) => Err(Error::setting(
-                *setting,
-                "contradicts the encoding that was given, which is used as it is",
-            )),
-            None => Ok(()),
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use tithe::clustering::{Centers, groups};
 use tithe::points::{Lane, Points};
-use tithe::sensitivity::{Bound, CenterRule, plain_shares};
+use tithe::sensitivity::{Bound, CenterRule, Distances, plain_shares};
 
 type Rows = Vec<(Vec<f64>, f64)>;
 
@@ -18,11 +18,11 @@ fn fast_shares(
     let points = Points::from_rows(centers.dim(), rows.iter().map(|(z, w)| (z.as_slice(), *w)));
     let theta_star = theta_star.iter().any(|t| *t != 0.0).then(|| theta_star.to_vec());
     let bound = Bound::new(centers.clone(), groups(&points, centers), radius, theta_star, rule);
-    let mut shares: Lane = Lane::ZERO;
+    let (mut distances, mut shares) = (Distances::default(), Lane::ZERO);
     points
         .tiles()
         .flat_map(|tile| {
-            bound.shares(&tile, &mut shares);
+            bound.shares(&tile, &mut distances, &mut shares);
             shares[..tile.len].to_vec()
         })
         .collect()
@@ -94,6 +94,15 @@ fn a_row_between_two_centres_belongs_to_the_first() {
         // The two rows at the origin have only each other.
         assert_close(&fast[..1], &[0.5], "a tie");
     }
+}
+
+#[test]
+fn rows_near_a_mean_that_is_far_from_its_centre() {
+    let near = |n: i32| [1.0 + 1e-5 * f64::from(n), 2.0 - 2e-5 * f64::from(n * n % 7)];
+    let rows: Rows = (-20..20).map(|n| (near(n).to_vec(), 1.0)).chain([(vec![-9.0, 3.0], 2.0)]).collect();
+    let centers = Centers::new(2, vec![1000.0, 700.0, -1500.0, 900.0]);
+    let fast = fast_shares(&rows, &centers, 2.5, &[0.0, 0.0], CenterRule::Exact);
+    assert_close(&fast, &plain_shares(&rows, &centers, 2.5, &[0.0, 0.0], CenterRule::Exact), "far");
 }
 
 fn any_rows() -> impl Strategy<Value = (Rows, usize)> {
