@@ -3,15 +3,16 @@
 
 use std::borrow::Cow;
 
+use pulp::{Simd, WithSimd};
 use serde::{Deserialize, Serialize};
 
 use crate::block::Block;
 use crate::collapse::{Collapser, Distinct};
 use crate::encoding::{Encoding, Scratch};
 use crate::error::Result;
-use crate::math::vectorized;
+use crate::math::{Few, few, few_mut, with_vectors};
 use crate::pass::Pass;
-use crate::points::{Ahead, Lane, Points, TILE, Tile};
+use crate::points::{Lane, Points, TILE, Tile};
 use crate::rng::{Purpose, Seed, open_unit};
 
 /// Lloyd's steps stop when the score falls by less than this share, or after [`MOST_STEPS`].
@@ -19,13 +20,12 @@ const ENOUGH: f64 = 1e-3;
 const MOST_STEPS: usize = 25;
 const STARTS: u64 = 4;
 
-/// Rows that a kernel works on side by side: the order of sums never changes, and each vector unit has several.
-pub(crate) const LANES: usize = 32;
-/// One number for each of these rows.
-pub(crate) type Few = [f64; LANES];
+/// Vectors of squared distances side by side.
+const N: usize = 8;
 
-/// Running sums of one group side by side, for the same reasons; few enough that those of several groups stay in
-/// registers together.
+/// Running sums side by side: their order never changes, whatever the processor's vectors hold.
+const SQUARES: usize = 32;
+/// The same for the sums of one group; few enough that those of several groups stay in registers together.
 const SUMS: usize = 16;
 type Sums = [f64; SUMS];
 
@@ -72,65 +72,49 @@ impl Centers {
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[f64]> {
         self.q.chunks_exact(self.dim)
     }
-
-    /// Asks for what the next tile has in place of rows `c·LANES` and on, as much as is due with centre `i`.
-    #[inline(always)]
-    pub(crate) fn fetch_ahead(&self, tile: &Tile<'_>, c: usize, i: usize) {
-        const LINES: usize = Ahead::LINES * LANES / TILE;
-        for line in (i..LINES).step_by(self.len()) {
-            tile.ahead.fetch(c * LINES + line);
-        }
-    }
-
-    /// The nearest centres of rows `c·LANES` and on of a tile.
-    #[inline(always)]
-    fn nearest(&self, tile: &Tile<'_>, c: usize) -> Nearest {
-        let mut nearest = Nearest::new();
-        for (i, center) in self.rows().enumerate() {
-            self.fetch_ahead(tile, c, i);
-            nearest.add(i, &squared_distance(tile, c, center));
-        }
-        nearest
-    }
 }
 
-/// The nearest centres of some rows, of equals the first.
-pub(crate) struct Nearest {
-    /// Their numbers, as `f64` for the vector units' sake.
-    pub group: Few,
-    /// The squared distances `‖z_n − Q_i‖²`.
-    pub square: Few,
-}
-
-impl Nearest {
-    #[inline(always)]
-    pub(crate) fn new() -> Nearest {
-        Nearest { group: [0.0; LANES], square: [f64::INFINITY; LANES] }
-    }
-
-    /// Takes note of centre `i`, at these squared distances.
-    #[inline(always)]
-    pub(crate) fn add(&mut self, i: usize, square: &Few) {
-        for (l, &square) in square.iter().enumerate() {
-            let nearer = square < self.square[l];
-            self.group[l] = if nearer { i as f64 } else { self.group[l] };
-            self.square[l] = if nearer { square } else { self.square[l] };
-        }
-    }
-}
-
-/// `‖z_n − q‖²` for rows `c·LANES` and on of a tile.
+/// `‖z_n − q‖²` for the `c`-th few rows of a tile.
 #[inline(always)]
-pub(crate) fn squared_distance(tile: &Tile<'_>, c: usize, q: &[f64]) -> Few {
-    let mut sum = [0.0; LANES];
+pub(crate) fn squared_distance<S: Simd, const N: usize>(
+    simd: S,
+    tile: &Tile<'_>,
+    c: usize,
+    q: &[f64],
+) -> Few<S, N> {
+    let mut sum = [simd.splat_f64s(0.0); N];
     for (z, &q) in tile.z.iter().zip(q) {
-        let z = &z.as_chunks::<LANES>().0[c];
-        for l in 0..LANES {
-            let apart = z[l] - q;
-            sum[l] = apart.mul_add(apart, sum[l]);
+        let (z, q) = (&few::<S, N>(&z.0)[c], simd.splat_f64s(q));
+        for v in 0..N {
+            let apart = simd.sub_f64s(z[v], q);
+            sum[v] = simd.mul_add_f64s(apart, apart, sum[v]);
         }
     }
     sum
+}
+
+/// Takes note of what is the least of some rows' squared distances to the centres.
+#[inline(always)]
+pub(crate) fn take_least<S: Simd, const N: usize>(simd: S, least: &mut Few<S, N>, square: &Few<S, N>) {
+    for v in 0..N {
+        least[v] = simd.min_f64s(square[v], least[v]);
+    }
+}
+
+/// Puts what is `left` of some rows in place of their squared distance to a centre if it is the least, and 0 if not; nothing
+/// is then left for the centres that follow: of equally near ones the first is the nearest.
+#[inline(always)]
+pub(crate) fn leave_to_nearest<S: Simd, const N: usize>(
+    simd: S,
+    square: &mut Few<S, N>,
+    least: &Few<S, N>,
+    left: &mut Few<S, N>,
+) {
+    for v in 0..N {
+        let nearest = simd.equal_f64s(square[v], least[v]);
+        square[v] = simd.select_f64s(nearest, left[v], simd.splat_f64s(0.0));
+        left[v] = simd.sub_f64s(left[v], square[v]);
+    }
 }
 
 /// Chooses k centres: k-means++ (D² weighting by mass), then Lloyd's steps, the best of a few starts. A poor start
@@ -174,14 +158,7 @@ fn plus_plus(points: &Points, k: usize, seed: Seed, start: u64) -> Centers {
         let chosen = choose(&chances, open_unit(&mut rng) * total);
         let center = points.row(chosen);
         for (t, tile) in points.tiles().enumerate() {
-            vectorized(
-                #[inline(always)]
-                || {
-                    for (c, distance) in distance.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
-                        *distance = squared_distance(&tile, c, &center);
-                    }
-                },
-            );
+            with_vectors(SquaredDistances { tile: &tile, q: &center, squares: &mut distance });
             let rows = t * TILE..t * TILE + tile.len;
             for ((least, chance), (distance, w)) in
                 least[rows.clone()].iter_mut().zip(&mut chances[rows]).zip(distance.iter().zip(tile.w.iter()))
@@ -193,6 +170,24 @@ fn plus_plus(points: &Points, k: usize, seed: Seed, start: u64) -> Centers {
         centers.q.extend(center);
     }
     centers
+}
+
+/// Finds `‖z_n − q‖²` for the rows of a tile.
+struct SquaredDistances<'a> {
+    tile: &'a Tile<'a>,
+    q: &'a [f64],
+    squares: &'a mut Lane,
+}
+
+impl WithSimd for SquaredDistances<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        for (c, squares) in few_mut::<S, N>(&mut self.squares.0).iter_mut().enumerate() {
+            *squares = squared_distance(simd, self.tile, c, self.q);
+        }
+    }
 }
 
 /// The first row at which the running sum of chances reaches `place`.
@@ -225,11 +220,14 @@ pub(crate) struct GroupSums {
     mass: Vec<Sums>,
     /// `Σ w z` over each group: k rows of dimension D.
     sum: Vec<Sums>,
-    squares: Few,
+    squares: [f64; SQUARES],
+    /// Room for a tile's squared distances to each centre, and then for the weights of each group's members; whole
+    /// numbers of [`TOGETHER`].
+    members: Vec<Lane>,
 }
 
 /// The same, for some blocks.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct GroupTotals {
     mass: Vec<f64>,
     sum: Vec<f64>,
@@ -243,47 +241,13 @@ impl GroupSums {
             centers: centers.clone(),
             mass: vec![zero; centers.len()],
             sum: vec![zero; centers.q.len()],
-            squares: [0.0; LANES],
+            squares: [0.0; SQUARES],
+            members: vec![Lane::ZERO; centers.len().next_multiple_of(TOGETHER)],
         }
     }
 
     pub(crate) fn add(&mut self, tile: &Tile<'_>) {
-        vectorized(
-            #[inline(always)]
-            || self.add_kernel(tile),
-        );
-    }
-
-    #[inline(always)]
-    fn add_kernel(&mut self, tile: &Tile<'_>) {
-        let mut group = Lane::ZERO;
-        // Copies, which nothing can alias: the sums become vectors, and the choices below masks.
-        let mut squares = self.squares;
-        for (c, group) in group.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
-            let nearest = self.centers.nearest(tile, c);
-            let w = &tile.w.as_chunks::<LANES>().0[c];
-            for l in 0..LANES {
-                squares[l] = w[l].mul_add(nearest.square[l], squares[l]);
-            }
-            *group = nearest.group;
-        }
-        self.squares = squares;
-        let (w, ones) = (*tile.w, Lane::of(1.0));
-        for first in (0..self.mass.len()).step_by(TOGETHER) {
-            let mut member = [Lane::ZERO; TOGETHER];
-            for (member, i) in member.iter_mut().zip(first..) {
-                for r in 0..TILE {
-                    member[r] = if group[r] == i as f64 { w[r] } else { 0.0 };
-                }
-            }
-            let groups = first..self.mass.len().min(first + TOGETHER);
-            add_products(&mut self.mass[groups.clone()], 1, &member, &ones);
-            for (d, z) in tile.z.iter().enumerate() {
-                let sums = &mut self.sum
-                    [groups.start * self.centers.dim + d..(groups.end - 1) * self.centers.dim + d + 1];
-                add_products(sums, self.centers.dim, &member, z);
-            }
-        }
+        with_vectors(Adding { sums: self, tile });
     }
 
     /// The totals of what was added; ready for the next block.
@@ -292,7 +256,50 @@ impl GroupSums {
         GroupTotals {
             mass: self.mass.iter_mut().map(total).collect(),
             sum: self.sum.iter_mut().map(total).collect(),
-            squares: std::mem::replace(&mut self.squares, [0.0; LANES]).iter().sum(),
+            squares: std::mem::replace(&mut self.squares, [0.0; SQUARES]).iter().sum(),
+        }
+    }
+}
+
+/// Adds a tile to sums.
+struct Adding<'a> {
+    sums: &'a mut GroupSums,
+    tile: &'a Tile<'a>,
+}
+
+impl WithSimd for Adding<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let GroupSums { centers, mass, sum, squares, members } = self.sums;
+        let (tile, w) = (self.tile, few::<S, N>(&self.tile.w.0));
+        let squares = S::as_mut_simd_f64s(squares).0;
+        let mut ahead = tile.ahead.in_turns(w.len() * centers.len());
+        for (c, w) in w.iter().enumerate() {
+            let mut least = [simd.splat_f64s(f64::INFINITY); N];
+            for (center, member) in centers.rows().zip(members.iter_mut()) {
+                ahead.take();
+                let square = squared_distance(simd, tile, c, center);
+                take_least(simd, &mut least, &square);
+                few_mut::<S, N>(&mut member.0)[c] = square;
+            }
+            for v in 0..N {
+                let sum = &mut squares[(c * N + v) % (SQUARES / S::F64_LANES)];
+                *sum = simd.mul_add_f64s(w[v], least[v], *sum);
+            }
+            let mut left = *w;
+            for member in members.iter_mut().take(centers.len()) {
+                leave_to_nearest(simd, &mut few_mut::<S, N>(&mut member.0)[c], &least, &mut left);
+            }
+        }
+        for (first, members) in (0..).step_by(TOGETHER).zip(members.as_chunks().0) {
+            let groups = first..mass.len().min(first + TOGETHER);
+            add_products(simd, &mut mass[groups.clone()], 1, members, &Lane::of(1.0));
+            for (d, z) in tile.z.iter().enumerate() {
+                let sums = &mut sum[groups.start * centers.dim + d..(groups.end - 1) * centers.dim + d + 1];
+                add_products(simd, sums, centers.dim, members, z);
+            }
         }
     }
 }
@@ -302,21 +309,30 @@ const TOGETHER: usize = 4;
 
 /// Adds `Σ_r m_r z_r` for the members `m` of each group to every `stride`-th of the sums.
 #[inline(always)]
-fn add_products(sums: &mut [Sums], stride: usize, members: &[Lane; TOGETHER], z: &Lane) {
-    let mut local = [[0.0; SUMS]; TOGETHER];
-    for (local, sums) in local.iter_mut().zip(sums.iter().step_by(stride)) {
-        *local = *sums;
-    }
-    for (c, z) in z.as_chunks::<SUMS>().0.iter().enumerate() {
-        for (local, member) in local.iter_mut().zip(members) {
-            let member = &member.as_chunks::<SUMS>().0[c];
-            for l in 0..SUMS {
-                local[l] = member[l].mul_add(z[l], local[l]);
+fn add_products<S: Simd>(simd: S, sums: &mut [Sums], stride: usize, members: &[Lane; TOGETHER], z: &Lane) {
+    /// Vectors of each group's sums in one sweep: with more a plain processor has too few registers, with fewer it waits.
+    const PAIR: usize = 2;
+    let z = few::<S, PAIR>(&z.0);
+    let members = members.each_ref().map(
+        #[inline(always)]
+        |member| few::<S, PAIR>(&member.0),
+    );
+    let turns = SUMS / (PAIR * S::F64_LANES);
+    for turn in 0..turns {
+        let mut local = [[simd.splat_f64s(0.0); PAIR]; TOGETHER];
+        for (local, sums) in local.iter_mut().zip(sums.iter().step_by(stride)) {
+            *local = few::<S, PAIR>(sums)[turn];
+        }
+        for (at, z) in z.iter().enumerate().skip(turn).step_by(turns) {
+            for (local, member) in local.iter_mut().zip(&members) {
+                for v in 0..PAIR {
+                    local[v] = simd.mul_add_f64s(member[at][v], z[v], local[v]);
+                }
             }
         }
-    }
-    for (local, sums) in local.iter().zip(sums.iter_mut().step_by(stride)) {
-        *sums = *local;
+        for (local, sums) in local.iter().zip(sums.iter_mut().step_by(stride)) {
+            few_mut::<S, PAIR>(sums)[turn] = *local;
+        }
     }
 }
 
@@ -411,6 +427,33 @@ impl Pass for Grouping<'_> {
     fn relocate(&self, state: &mut Grouped, place: &dyn Fn(u64) -> u64) {
         if let Some(Distinct::Rows(distinct)) = &mut state.distinct {
             distinct.rows.relocate(place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::points::tests::some_points;
+
+    #[test]
+    fn vectors_of_any_width_give_the_same_bits() {
+        let points = some_points(3, 300);
+        for k in [1, 3, 4, 6] {
+            let centers = centers(&points, k, Seed(1));
+            let totals = |add: &dyn Fn(Adding<'_>)| {
+                let mut sums = GroupSums::new(&centers);
+                points.tiles().for_each(|tile| add(Adding { sums: &mut sums, tile: &tile }));
+                sums.take()
+            };
+            let native = totals(&|adding| with_vectors(adding));
+            assert!(
+                (native.mass.iter().sum::<f64>() / points.weights().iter().sum::<f64>() - 1.0).abs() < 1e-14
+            );
+            assert_eq!(totals(&|adding| adding.with_simd(pulp::Scalar)), native);
+            assert_eq!(totals(&|adding| adding.with_simd(pulp::Scalar128b)), native);
+            assert_eq!(totals(&|adding| adding.with_simd(pulp::Scalar256b)), native);
+            assert_eq!(totals(&|adding| adding.with_simd(pulp::Scalar512b)), native);
         }
     }
 }

@@ -4,11 +4,41 @@
 //! units and chooses at run time. A fused multiply-add is correctly rounded everywhere, and sums are
 //! kept in a fixed order, so a kernel gives the same bits on every processor.
 
-/// Runs a kernel compiled for the widest vector units there are. The kernel and all it calls must
-/// be `#[inline(always)]`, or they are compiled for the plainest processor.
+use pulp::{Simd, WithSimd};
+
+/// Runs a kernel compiled for the widest vector units there are, vectorised by the compiler. The kernel and all it calls
+/// must be `#[inline(always)]`, or they are compiled for the plainest processor.
 #[inline(always)]
 pub(crate) fn vectorized<R>(kernel: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(kernel)
+}
+
+/// The same for a kernel that is written for vectors: where many sums run side by side, the compiler rarely finds them.
+#[inline(always)]
+pub(crate) fn with_vectors<K: WithSimd>(kernel: K) -> K::Output {
+    pulp::Arch::new().dispatch(kernel)
+}
+
+/// One number for each of a few rows: as many as N vectors hold. A kernel goes on with some while others are not done, and
+/// with too many the processor runs out of registers.
+pub(crate) type Few<S, const N: usize> = [<S as Simd>::f64s; N];
+
+/// Numbers, a few at a time.
+#[inline(always)]
+pub(crate) fn few<S: Simd, const N: usize>(numbers: &[f64]) -> &[Few<S, N>] {
+    S::as_simd_f64s(numbers).0.as_chunks().0
+}
+
+/// Numbers, a few at a time.
+#[inline(always)]
+pub(crate) fn few_mut<S: Simd, const N: usize>(numbers: &mut [f64]) -> &mut [Few<S, N>] {
+    S::as_mut_simd_f64s(numbers).0.as_chunks_mut().0
+}
+
+/// A few numbers, one by one.
+#[inline(always)]
+pub(crate) fn each<S: Simd, const N: usize>(few: &mut Few<S, N>) -> &mut [f64] {
+    pulp::bytemuck::cast_slice_mut(few)
 }
 
 /// Numbers in a line of the cache.
@@ -102,13 +132,15 @@ const SMALLEST_SQUARE: f64 = 1e-280;
 /// Where the processor guesses reciprocal roots of doubles, a guess of 14 bits is corrected to 28, to 56, and to what the
 /// processor's root has, bit for bit: quicker than that root, which keeps the one unit that divides busy.
 #[inline(always)]
-pub(crate) fn roots<const N: usize>(numbers: &mut [f64; N]) {
-    const { assert!(N.is_multiple_of(8), "whole vectors") };
+pub(crate) fn roots(numbers: &mut [f64]) {
+    let mut rest = numbers;
     #[cfg(target_arch = "x86_64")]
     if let Some(simd) = pulp::x86::V4::try_new() {
         let simd = simd.avx512f;
         let (half, smallest) = (simd._mm512_set1_pd(0.5), simd._mm512_set1_pd(SMALLEST_SQUARE));
-        for numbers in numbers.as_chunks_mut::<8>().0 {
+        let vectors;
+        (vectors, rest) = rest.as_chunks_mut::<8>();
+        for numbers in vectors {
             let x = pulp::cast(*numbers);
             let guess = simd._mm512_rsqrt14_pd(x);
             // s → √x and h → 1/(2√x), together.
@@ -121,9 +153,8 @@ pub(crate) fn roots<const N: usize>(numbers: &mut [f64; N]) {
             let large = simd._mm512_cmp_pd_mask::<{ std::arch::x86_64::_CMP_GE_OQ }>(x, smallest);
             *numbers = pulp::cast(simd._mm512_maskz_mov_pd(large, s));
         }
-        return;
     }
-    for x in numbers {
+    for x in rest {
         *x = if *x >= SMALLEST_SQUARE { x.sqrt() } else { 0.0 };
     }
 }

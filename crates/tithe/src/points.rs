@@ -1,6 +1,6 @@
 //! Weighted points `z_n = y_n x_n` in tiles: the one form of data that every kernel works on.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
 use serde::{Deserialize, Serialize};
 
@@ -66,16 +66,33 @@ pub(crate) struct Ahead<'a> {
     pub row: usize,
 }
 
-impl Ahead<'_> {
-    /// Lines of the cache that hold a column of a tile.
-    pub const LINES: usize = TILE / LINE;
-
-    /// Asks for line `line` of every column.
+impl<'a> Ahead<'a> {
+    /// The same, to be asked for in so many turns.
     #[inline(always)]
-    pub fn fetch(&self, line: usize) {
-        for column in self.columns {
-            if let Some(value) = column.get(self.row + line * LINE) {
-                fetch(value);
+    pub fn in_turns(self, turns: usize) -> Turns<'a> {
+        const LINES: usize = TILE / LINE;
+        Turns { ahead: self, lines: 0..LINES, due: LINES.div_ceil(turns.max(1)) }
+    }
+}
+
+/// What has not been asked for yet.
+pub(crate) struct Turns<'a> {
+    ahead: Ahead<'a>,
+    /// Lines of the cache, of those that hold a column of a tile.
+    lines: Range<usize>,
+    /// Lines of each column in one turn.
+    due: usize,
+}
+
+impl Turns<'_> {
+    /// Asks for what is due.
+    #[inline(always)]
+    pub fn take(&mut self) {
+        for line in self.lines.by_ref().take(self.due) {
+            for column in self.ahead.columns {
+                if let Some(value) = column.get(self.ahead.row + line * LINE) {
+                    fetch(value);
+                }
             }
         }
     }
@@ -230,8 +247,22 @@ impl Tile<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use rand_distr::{Distribution, StandardNormal};
+
     use super::*;
+    use crate::rng::{Purpose, Seed};
+
+    /// Normal points with weights between 1 and 2.
+    pub(crate) fn some_points(dim: usize, rows: usize) -> Points {
+        let mut rng = Seed(7).stream(Purpose::Generate, 0);
+        let mut points = Points::new(dim);
+        for n in 0..rows {
+            let z: Vec<f64> = (0..dim).map(|_| StandardNormal.sample(&mut rng)).collect();
+            points.push(&z, 1.0 + n as f64 / rows as f64);
+        }
+        points
+    }
 
     #[test]
     fn points_come_back_as_they_were_put_in() {

@@ -12,11 +12,12 @@
 
 use std::f64::consts::LOG2_E;
 
+use pulp::{Simd, WithSimd};
 use serde::{Deserialize, Serialize};
 
-use crate::clustering::{Centers, Few, Groups, LANES, Nearest, squared_distance};
-use crate::math::{dot, roots, two_to_minus, vectorized};
-use crate::points::{Lane, Tile};
+use crate::clustering::{Centers, Groups, leave_to_nearest, squared_distance, take_least};
+use crate::math::{Few, dot, each, few, few_mut, roots, two_to_minus, with_vectors};
+use crate::points::{Lane, Tile, Turns};
 
 /// Which points stand for the groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,12 +52,23 @@ impl Radius {
     }
 }
 
+/// Vectors side by side: two sums for each, of a centre and of its anchor.
+const N: usize = 4;
 /// Where less than this share is left of what a squared distance is put together from, it is computed anew.
 const LEAST_LEFT: f64 = 0.125;
 
-/// Room for the distances of some rows to every group.
+/// Room for the distances of a tile's rows to every group.
 #[derive(Clone, Debug, Default)]
-pub struct Distances(Vec<Few>);
+pub struct Distances(Vec<Distance>);
+
+/// How far rows are from a group.
+#[derive(Clone, Copy, Debug)]
+struct Distance {
+    /// `‖z_n − Q_i‖²`, and then 1 for the group's own rows and 0 for others.
+    own: Lane,
+    /// `‖z_n − A_i‖`.
+    anchor: Lane,
+}
 
 /// All that the bound depends on but the row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -118,117 +130,153 @@ impl Bound {
 
     /// The shares `s_n` of a tile's rows; 0 for its padding.
     pub fn shares(&self, tile: &Tile<'_>, room: &mut Distances, shares: &mut Lane) {
-        room.0.resize(self.centers.len(), [0.0; LANES]);
-        vectorized(
-            #[inline(always)]
-            || {
-                for (c, shares) in shares.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
-                    *shares = self.few_shares(tile, c, &mut room.0);
-                }
-            },
-        );
+        room.0.resize(self.centers.len(), Distance { own: Lane::ZERO, anchor: Lane::ZERO });
+        with_vectors(Sharing { bound: self, tile, distances: &mut room.0, shares });
     }
+}
 
-    /// The shares of rows `c·LANES` and on of a tile, with room for one distance to each anchor.
+/// Finds the shares of a tile's rows.
+struct Sharing<'a> {
+    bound: &'a Bound,
+    tile: &'a Tile<'a>,
+    distances: &'a mut [Distance],
+    shares: &'a mut Lane,
+}
+
+impl WithSimd for Sharing<'_> {
+    type Output = ();
+
     #[inline(always)]
-    fn few_shares(&self, tile: &Tile<'_>, c: usize, distances: &mut [Few]) -> Few {
-        let w = &tile.w.as_chunks::<LANES>().0[c];
-        let group = self.distances(tile, c, distances);
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let chunks = few::<S, N>(&self.tile.w.0).len();
+        let mut ahead = self.tile.ahead.in_turns(chunks * self.distances.len());
+        for c in 0..chunks {
+            self.find_distances(simd, c, &mut ahead);
+            let shares = self.few_shares(simd, c);
+            few_mut::<S, N>(&mut self.shares.0)[c] = shares;
+        }
+    }
+}
+
+impl Sharing<'_> {
+    /// The shares of the `c`-th few rows.
+    #[inline(always)]
+    fn few_shares<S: Simd>(&self, simd: S, c: usize) -> Few<S, N> {
+        let Bound { groups, anchors, radius, theta_star, rule, .. } = self.bound;
+        let (zero, w) = (simd.splat_f64s(0.0), &few::<S, N>(&self.tile.w.0)[c]);
 
         // The mass of each row's own group without it, and by how much that moves its mean away.
-        let mut own_mass = [0.0; LANES];
-        for (i, &mass) in self.groups.mass.iter().enumerate() {
-            for l in 0..LANES {
-                own_mass[l] = if group[l] == i as f64 { mass } else { own_mass[l] };
+        let mut own_mass = [zero; N];
+        for (distance, &mass) in self.distances.iter().zip(&groups.mass) {
+            let (own, mass) = (&few::<S, N>(&distance.own.0)[c], simd.splat_f64s(mass));
+            for v in 0..N {
+                own_mass[v] = simd.mul_add_f64s(own[v], mass, own_mass[v]);
             }
         }
         // Where nothing is left of a group the stretch is infinite or NaN; its mass of 0 counts for nothing all the same.
-        // A branch around the division would take the rows one by one.
-        let (mut rest, mut stretch) = ([0.0; LANES], [1.0; LANES]);
-        for l in 0..LANES {
-            rest[l] = (own_mass[l] - w[l]).max(0.0);
-        }
-        if self.rule == CenterRule::Exact {
-            for l in 0..LANES {
-                stretch[l] = own_mass[l] / rest[l];
+        let (mut rest, mut stretch) = ([zero; N], [simd.splat_f64s(1.0); N]);
+        for v in 0..N {
+            rest[v] = simd.max_f64s(simd.sub_f64s(own_mass[v], w[v]), zero);
+            if *rule == CenterRule::Exact {
+                stretch[v] = simd.div_f64s(own_mass[v], rest[v]);
             }
         }
 
         // e⁻ᵃ = 2^(−a·log₂e), which is quicker to compute.
-        let rate = self.radius * LOG2_E;
+        let rate = simd.splat_f64s(radius * LOG2_E);
         let mut sum = *w;
-        for ((i, distance), (anchor, &mass)) in
-            distances.iter().enumerate().zip(self.anchors.iter().zip(&self.groups.mass))
-        {
-            let along = match &self.theta_star {
-                Some(theta_star) => along(tile, c, &anchor.point, theta_star),
-                None => [0.0; LANES],
+        for (distance, (anchor, &mass)) in self.distances.iter().zip(anchors.iter().zip(&groups.mass)) {
+            let (own, apart) = (&few::<S, N>(&distance.own.0)[c], &few::<S, N>(&distance.anchor.0)[c]);
+            let mut far = match theta_star {
+                Some(theta_star) => along(simd, self.tile, c, &anchor.point, theta_star),
+                None => [zero; N],
             };
-            for l in 0..LANES {
-                let own = group[l] == i as f64;
-                let far = rate.mul_add(distance[l], along[l] * LOG2_E);
-                let far = if own { far * stretch[l] } else { far };
-                let mass = if own { rest[l] } else { mass };
-                sum[l] = mass.mul_add(two_to_minus(far), sum[l]);
+            for v in 0..N {
+                far[v] = simd.mul_add_f64s(rate, apart[v], simd.mul_f64s(far[v], simd.splat_f64s(LOG2_E)));
+                let own = simd.greater_than_f64s(own[v], zero);
+                far[v] = simd.select_f64s(own, simd.mul_f64s(far[v], stretch[v]), far[v]);
+            }
+            for far in each::<S, N>(&mut far) {
+                *far = two_to_minus(*far);
+            }
+            for v in 0..N {
+                let own = simd.greater_than_f64s(own[v], zero);
+                let mass = simd.select_f64s(own, rest[v], simd.splat_f64s(mass));
+                sum[v] = simd.mul_add_f64s(mass, far[v], sum[v]);
             }
         }
-        let mut shares = [0.0; LANES];
-        for l in 0..LANES {
-            shares[l] = if w[l] > 0.0 { w[l] / sum[l] } else { 0.0 };
+        for v in 0..N {
+            let share = simd.div_f64s(w[v], sum[v]);
+            sum[v] = simd.select_f64s(simd.greater_than_f64s(w[v], zero), share, zero);
         }
-        shares
+        sum
     }
 
-    /// The distances `‖z_n − A_i‖` of rows `c·LANES` and on of a tile to every anchor, and the numbers of their groups.
+    /// Finds the distances of the `c`-th few rows to every group.
     ///
     /// One sweep over the columns serves a centre and its anchor:
     /// `‖z − A‖² = ‖z − Q‖² + (z − Q)·2(Q − A) + ‖Q − A‖²`.
     #[inline(always)]
-    fn distances(&self, tile: &Tile<'_>, c: usize, distances: &mut [Few]) -> Few {
-        let mut nearest = Nearest::new();
-        for (i, ((distance, center), anchor)) in
-            distances.iter_mut().zip(self.centers.rows()).zip(&self.anchors).enumerate()
+    fn find_distances<S: Simd>(&mut self, simd: S, c: usize, ahead: &mut Turns<'_>) {
+        let zero = [simd.splat_f64s(0.0); N];
+        let never = simd.less_than_f64s(zero[0], zero[0]);
+        let mut least = [simd.splat_f64s(f64::INFINITY); N];
+        for (distance, (center, anchor)) in
+            self.distances.iter_mut().zip(self.bound.centers.rows().zip(&self.bound.anchors))
         {
-            self.centers.fetch_ahead(tile, c, i);
-            let (mut square, mut along) = ([0.0; LANES], [0.0; LANES]);
-            for ((z, &q), &offset) in tile.z.iter().zip(center).zip(&anchor.offset) {
-                let z = &z.as_chunks::<LANES>().0[c];
-                for l in 0..LANES {
-                    let apart = z[l] - q;
-                    square[l] = apart.mul_add(apart, square[l]);
-                    along[l] = apart.mul_add(offset, along[l]);
+            ahead.take();
+            let (mut square, mut along) = (zero, zero);
+            for (z, (&q, &offset)) in self.tile.z.iter().zip(center.iter().zip(&anchor.offset)) {
+                let (z, q, offset) = (&few::<S, N>(&z.0)[c], simd.splat_f64s(q), simd.splat_f64s(offset));
+                for v in 0..N {
+                    let apart = simd.sub_f64s(z[v], q);
+                    square[v] = simd.mul_add_f64s(apart, apart, square[v]);
+                    along[v] = simd.mul_add_f64s(apart, offset, along[v]);
                 }
             }
-            nearest.add(i, &square);
-            // A local array, which nothing can alias, and signs gathered by bits: both become vectors.
-            let mut squares = [0.0; LANES];
-            let mut signs = 0;
-            for l in 0..LANES {
-                squares[l] = square[l] + (along[l] + anchor.between);
-                signs |= LEAST_LEFT.mul_add(-(square[l] + anchor.between), squares[l]).to_bits();
-            }
+            take_least(simd, &mut least, &square);
+            few_mut::<S, N>(&mut distance.own.0)[c] = square;
+
+            let (between, least_left) = (simd.splat_f64s(anchor.between), simd.splat_f64s(LEAST_LEFT));
+            let mut squares = zero;
             // Near an anchor far from its centre the three terms cancel.
-            if signs >> 63 != 0 {
-                squares = squared_distance(tile, c, &anchor.point);
+            let (mut cancelled, mut any) = ([never; N], never);
+            for v in 0..N {
+                squares[v] = simd.add_f64s(square[v], simd.add_f64s(along[v], between));
+                let too_little = simd.mul_f64s(least_left, simd.add_f64s(square[v], between));
+                cancelled[v] = simd.less_than_f64s(squares[v], too_little);
+                any = simd.or_m64s(any, cancelled[v]);
             }
-            roots(&mut squares);
-            *distance = squares;
+            if simd.first_true_m64s(any) < S::F64_LANES {
+                let plain: Few<S, N> = squared_distance(simd, self.tile, c, &anchor.point);
+                for v in 0..N {
+                    squares[v] = simd.select_f64s(cancelled[v], plain[v], squares[v]);
+                }
+            }
+            roots(each::<S, N>(&mut squares));
+            few_mut::<S, N>(&mut distance.anchor.0)[c] = squares;
         }
-        nearest.group
+        let mut left = [simd.splat_f64s(1.0); N];
+        for distance in self.distances.iter_mut() {
+            leave_to_nearest(simd, &mut few_mut::<S, N>(&mut distance.own.0)[c], &least, &mut left);
+        }
     }
 }
 
-/// `|(q − z_n)·θ*|` for rows `c·LANES` and on of a tile.
+/// `|(q − z_n)·θ*|` for the `c`-th few rows of a tile.
 #[inline(always)]
-fn along(tile: &Tile<'_>, c: usize, q: &[f64], theta_star: &[f64]) -> Few {
-    let mut sum = [0.0; LANES];
-    for ((z, &q), &theta) in tile.z.iter().zip(q).zip(theta_star) {
-        let z = &z.as_chunks::<LANES>().0[c];
-        for l in 0..LANES {
-            sum[l] = (q - z[l]).mul_add(theta, sum[l]);
+fn along<S: Simd>(simd: S, tile: &Tile<'_>, c: usize, q: &[f64], theta_star: &[f64]) -> Few<S, N> {
+    let mut sum = [simd.splat_f64s(0.0); N];
+    for (z, (&q, &theta)) in tile.z.iter().zip(q.iter().zip(theta_star)) {
+        let (z, q, theta) = (&few::<S, N>(&z.0)[c], simd.splat_f64s(q), simd.splat_f64s(theta));
+        for v in 0..N {
+            sum[v] = simd.mul_add_f64s(simd.sub_f64s(q, z[v]), theta, sum[v]);
         }
     }
-    sum.map(f64::abs)
+    for sum in &mut sum {
+        *sum = simd.abs_f64s(*sum);
+    }
+    sum
 }
 
 /// The same shares by the definition, with every mean computed anew without its row: slow, and plainly right.
@@ -267,4 +315,44 @@ pub fn plain_shares(
         w / sum
     };
     (0..points.len()).map(share).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clustering::groups;
+    use crate::points::Points;
+    use crate::points::tests::some_points;
+
+    #[test]
+    fn vectors_of_any_width_give_the_same_bits() {
+        let points = some_points(3, 300);
+        // A centre far from the mean of its rows, for the sake of terms that cancel.
+        let centers = Centers::new(3, vec![0.5, 0.1, -0.3, 40.0, 30.0, 20.0, -0.4, 0.2, 0.1]);
+        let far = Points::from_rows(3, [([41.0, 28.0, 20.5].as_slice(), 1.0), (&[3.0, 2.0, 60.0], 2.0)]);
+        for theta_star in [None, Some(vec![0.3, -0.2, 0.1])] {
+            for rule in [CenterRule::Exact, CenterRule::Quick] {
+                let groups = groups(&points, &centers);
+                let bound = Bound::new(centers.clone(), groups, 1.5, theta_star.clone(), rule);
+                for tile in points.tiles().chain(far.tiles()) {
+                    let (mut room, mut native) = (Distances::default(), Lane::ZERO);
+                    bound.shares(&tile, &mut room, &mut native);
+                    let (mut distances, mut shares) = (room.0, Lane::ZERO);
+                    let mut of = |run: &dyn Fn(Sharing<'_>)| {
+                        run(Sharing {
+                            bound: &bound,
+                            tile: &tile,
+                            distances: &mut distances,
+                            shares: &mut shares,
+                        });
+                        shares
+                    };
+                    assert_eq!(of(&|sharing| sharing.with_simd(pulp::Scalar)), native);
+                    assert_eq!(of(&|sharing| sharing.with_simd(pulp::Scalar128b)), native);
+                    assert_eq!(of(&|sharing| sharing.with_simd(pulp::Scalar256b)), native);
+                    assert_eq!(of(&|sharing| sharing.with_simd(pulp::Scalar512b)), native);
+                }
+            }
+        }
+    }
 }
