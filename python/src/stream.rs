@@ -135,10 +135,11 @@ impl Stream {
         })
     }
 
-    /// Rows, blocks, rows that wait, bad rows, coresets; `None` once closed.
-    fn progress(&self) -> Option<(u64, u64, u64, u64, usize)> {
-        let Progress { rows, blocks, pending, bad_rows, coresets } = lock(&self.0.now).as_ref()?.progress();
-        Some((rows, blocks, pending, bad_rows, coresets))
+    /// Rows, blocks, rows that wait, rows dropped, bad rows, coresets; `None` once closed.
+    fn progress(&self) -> Option<(u64, u64, u64, u64, u64, usize)> {
+        let Progress { rows, blocks, pending, rows_dropped, bad_rows, coresets } =
+            lock(&self.0.now).as_ref()?.progress();
+        Some((rows, blocks, pending, rows_dropped, bad_rows, coresets))
     }
 
     /// Names of features, label and weight, once they are known.

@@ -112,7 +112,7 @@ class Stream:
             label_of(known, label)
         self._state = None if state is None else os.fspath(state)
         self._columns = None if columns is None else [str(name) for name in columns]
-        self._last = (0, 0, 0, 0, 0)
+        self._last = (0, 0, 0, 0, 0, 0)
         self._progress = progress
         self._options: dict[str, Any] = {
             **build_options(
@@ -264,21 +264,28 @@ class Stream:
         return self._told()[2]
 
     @property
-    def bad_rows(self) -> int:
-        """How many rows could not be read and were left out."""
+    def rows_dropped(self) -> int:
+        """How many of the rows are in, but not in use, for a missing value (``missing="drop"``)."""
         return self._told()[3]
 
-    def _told(self) -> tuple[int, int, int, int, int]:
+    @property
+    def bad_rows(self) -> int:
+        """How many rows could not be read and were left out."""
+        return self._told()[4]
+
+    def _told(self) -> tuple[int, int, int, int, int, int]:
         return self._native.progress() or self._last
 
     def _lines(self) -> list[tuple[str, str]]:
         where = "in memory" if self._state is None else f"in '{self._state}'"
-        rows, blocks, pending, bad, coresets = self._told()
+        rows, blocks, pending, dropped, bad, coresets = self._told()
         held = f"{counted(blocks, 'block')} of {count(self._options['block'])} in {counted(coresets, 'coreset')}"
         lines = [
             ("rows", f"{counted(rows, 'row')}, {where}" + (", closed" if self.closed else "")),
             ("held", f"{held}, and {counted(pending, 'row')} of the next"),
         ]
+        if dropped:
+            lines.append(("dropped", f"{counted(dropped, 'row')} for missing values"))
         if bad:
             lines.append(("left out", f"{counted(bad, 'row')} that could not be read"))
         return lines
@@ -306,7 +313,7 @@ def _unpacked(
 ) -> Stream:
     stream = Stream.__new__(Stream)
     stream._state, stream._options, stream._columns, stream._progress = None, options, columns, progress
-    stream._last = (0, 0, 0, 0, 0)
+    stream._last = (0, 0, 0, 0, 0, 0)
     stream._native = _native.Stream.unpack(*packed, options)
     return stream
 

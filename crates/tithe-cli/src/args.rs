@@ -217,31 +217,32 @@ pub struct ChoiceArgs {
     #[arg(long, value_enum)]
     pub method: Option<MethodArg>,
 
-    /// Number of clusters that the sensitivity bounds are made from.
-    #[arg(long, value_name = "K", default_value_t = 6)]
-    pub clusters: usize,
+    /// Number of clusters that the sensitivity bounds are made from [default: 6].
+    #[arg(long, value_name = "K")]
+    pub clusters: Option<usize>,
 
-    /// Radius of the ball of parameters: a number, or auto:A for A over the root of the clustering's score.
-    #[arg(long, value_name = "R", allow_negative_numbers = true, default_value = "auto:3", value_parser = parse_radius)]
-    pub radius: Radius,
+    /// Radius of the ball of parameters: a number, or auto:A for A over the root of the clustering's score [default:
+    /// auto:3].
+    #[arg(long, value_name = "R", allow_negative_numbers = true, value_parser = parse_radius)]
+    pub radius: Option<Radius>,
 
     /// Centre of the ball: a file of `coefficient,value` lines or a JSON object, on the data's own scale.
     #[arg(long, value_name = "FILE")]
     pub theta_star: Option<PathBuf>,
 
     /// What stands for a cluster: its mean without the row itself (exact), or its centre, as the paper's
-    /// experiments had it (quick).
-    #[arg(long, value_enum, default_value_t = CentersArg::Exact)]
-    pub centers: CentersArg,
+    /// experiments had it (quick) [default: exact].
+    #[arg(long, value_enum)]
+    pub centers: Option<CentersArg>,
 
     /// Keep equal rows apart, even where merging them would give an exact coreset.
     #[arg(long)]
     pub no_collapse: bool,
 
     /// Calibration: standard deviation of the normal prior under which the full data's mode is sought, on the
-    /// standardised scale; the result hardly depends on it.
-    #[arg(long, value_name = "SD", default_value_t = 2.0)]
-    pub prior_scale: f64,
+    /// standardised scale; the result hardly depends on it [default: 2].
+    #[arg(long, value_name = "SD")]
+    pub prior_scale: Option<f64>,
 
     /// The seed: the same seed gives the same bytes.
     #[arg(long, value_name = "N", default_value_t = 0)]

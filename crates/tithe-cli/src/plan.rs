@@ -188,28 +188,57 @@ pub fn choice(args: &ChoiceArgs, encoding: EncodingSettings) -> Result<BuildSett
         Some(epsilon) => Size::Guarantee { epsilon, delta: args.delta, constant: args.constant },
         None => Size::Rows(args.size.unwrap_or(1000)),
     };
+    let method = match args.method {
+        None if args.epsilon.is_some() => Method::Sensitivity,
+        None | Some(MethodArg::Calibrated) => Method::Calibrated,
+        Some(MethodArg::Sensitivity) => Method::Sensitivity,
+        Some(MethodArg::Uniform) => Method::Uniform,
+    };
+    refuse_idle_flags(args, method)?;
+    let usual = BuildSettings::default();
     let settings = BuildSettings {
-        method: match args.method {
-            None if args.epsilon.is_some() => Method::Sensitivity,
-            None | Some(MethodArg::Calibrated) => Method::Calibrated,
-            Some(MethodArg::Sensitivity) => Method::Sensitivity,
-            Some(MethodArg::Uniform) => Method::Uniform,
-        },
+        method,
         size,
-        clusters: args.clusters,
-        radius: args.radius,
+        clusters: args.clusters.unwrap_or(usual.clusters),
+        radius: args.radius.unwrap_or(usual.radius),
         theta_star: args.theta_star.as_deref().map(coefficients).transpose()?.unwrap_or_default(),
         centers: match args.centers {
-            CentersArg::Exact => CenterRule::Exact,
-            CentersArg::Quick => CenterRule::Quick,
+            None => usual.centers,
+            Some(CentersArg::Exact) => CenterRule::Exact,
+            Some(CentersArg::Quick) => CenterRule::Quick,
         },
         collapse: !args.no_collapse,
         seed: Seed(args.seed),
         encoding,
-        prior_scale: args.prior_scale,
+        prior_scale: args.prior_scale.unwrap_or(usual.prior_scale),
     };
     settings.check()?;
     Ok(settings)
+}
+
+/// Refuses flags that would change nothing.
+fn refuse_idle_flags(args: &ChoiceArgs, method: Method) -> Result<()> {
+    let bounds = [
+        ("--clusters", args.clusters.is_some()),
+        ("--radius", args.radius.is_some()),
+        ("--theta-star", args.theta_star.is_some()),
+        ("--centers", args.centers.is_some()),
+    ];
+    let idle = match method {
+        Method::Calibrated => None,
+        _ if args.prior_scale.is_some() => Some(("--prior-scale", "calibration", "calibrated")),
+        Method::Sensitivity => None,
+        Method::Uniform => bounds
+            .into_iter()
+            .find(|(_, given)| *given)
+            .map(|(flag, _)| (flag, "sensitivity bounds", "calibrated or --method sensitivity")),
+    };
+    match idle {
+        Some((flag, what, methods)) => {
+            Err(Error::setting(flag, format!("goes with {what}: take it away, or choose --method {methods}")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Which prior each coefficient is to have.

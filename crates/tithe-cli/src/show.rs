@@ -121,6 +121,21 @@ pub fn count(number: u64) -> String {
     text
 }
 
+/// How many there are of something: 1 row, 2 rows.
+pub fn counted(number: u64, what: &str) -> String {
+    format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+/// A coreset's rows and what they do: 1 weighted row stands, 2 weighted rows stand.
+pub fn standing(rows: u64) -> String {
+    format!("{} {}", counted(rows, "weighted row"), if rows == 1 { "stands" } else { "stand" })
+}
+
+/// How many there were of something, as a sentence begins: 1 row was, 2 rows were.
+pub fn they_were(number: u64, what: &str) -> String {
+    format!("{} {}", counted(number, what), if number == 1 { "was" } else { "were" })
+}
+
 /// A number to four significant digits.
 pub fn number(value: f64) -> String {
     if value != 0.0 && !(1e-3..1e6).contains(&value.abs()) {
@@ -139,6 +154,9 @@ mod tests {
         assert_eq!(count(0), "0");
         assert_eq!(count(1_000_000), "1,000,000");
         assert_eq!(count(999), "999");
+        assert_eq!(counted(1, "row"), "1 row");
+        assert_eq!(counted(1_000, "row"), "1,000 rows");
+        assert_eq!([they_were(1, "row"), they_were(2, "row")], ["1 row was", "2 rows were"]);
         assert_eq!(number(1.23456), "1.235");
         assert_eq!(number(123.456), "123.5");
         assert_eq!(number(1e-9), "1.000e-9");

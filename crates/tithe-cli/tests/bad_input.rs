@@ -166,6 +166,38 @@ fn dropped_rows_are_counted() {
     assert_eq!(common::read_core(&scratch.path(CORE)).rows("row"), [0, 2, 3]);
     let out = scratch.succeed(&format!("build {LABEL} --missing drop -o {CORE}"));
     assert!(out.contains("  4 rows were dropped for missing values\n"), "{out}");
+    let out = scratch.succeed("fit data.csv --label y --missing drop --sampler laplace -o draws.parquet");
+    assert!(out.contains("3 rows (4 others were dropped for missing values), "), "{out}");
+    let out = scratch.succeed("inspect draws.parquet");
+    assert!(out.contains("3 rows (4 others were dropped for missing values)\n"), "{out}");
+    let scratch = Scratch::with_csv("x,y\n1,0\n,1\n3,0\n4,1\n");
+    let out = scratch.succeed(&format!("build {LABEL} --missing drop -o {CORE}"));
+    assert!(out.contains("  1 row was dropped for missing values\n"), "{out}");
+}
+
+#[test]
+fn names_that_promise_another_format() {
+    let scratch = Scratch::with_csv(Mixed::new(50).csv());
+    scratch.build(LABEL);
+    for line in ["build data.csv --label y -o core.csv", "fit core.parquet -o draws.CSV"] {
+        let outcome = scratch.run(line);
+        assert_eq!(outcome.code, Some(1), "{line}");
+        let message = "has the ending of another format, and what is written is Parquet\n  help: end its name in .parquet\n";
+        assert!(outcome.err.ends_with(message), "{line}: {}", outcome.err);
+    }
+    let outcome = scratch.run("export core.parquet --to stan -o -");
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    assert!(outcome.err.contains("stands for standard output"), "{outcome:?}");
+    assert_eq!(scratch.names(), [CORE, "data.csv"]);
+}
+
+#[test]
+fn a_coreset_is_not_read_from_standard_input() {
+    let scratch = Scratch::with_csv(Mixed::new(50).csv());
+    scratch.build(LABEL);
+    let outcome = scratch.run_with_input("fit -", &scratch.read(CORE));
+    assert_eq!(outcome.code, Some(2), "{outcome:?}");
+    assert!(outcome.err.contains("a coreset is read from its file, not from standard input"), "{outcome:?}");
 }
 
 #[test]
@@ -368,6 +400,18 @@ fn wrong_settings() {
         (
             "--method uniform --epsilon 0.1",
             "--epsilon: goes with --method sensitivity: a uniform choice gives no guarantee",
+        ),
+        (
+            "--method uniform --radius 2",
+            "--radius: goes with sensitivity bounds: take it away, or choose --method calibrated or --method sensitivity",
+        ),
+        (
+            "--method uniform --clusters 6",
+            "--clusters: goes with sensitivity bounds: take it away, or choose --method calibrated or --method sensitivity",
+        ),
+        (
+            "--method sensitivity --prior-scale 1",
+            "--prior-scale: goes with calibration: take it away, or choose --method calibrated",
         ),
     ] {
         scratch.refuses(&format!("{LABEL} {line}"), 2, &format!("error: {message}\n"));

@@ -74,7 +74,11 @@ fn what_cannot_be_compared_is_refused() {
         ("fewer.parquet truth.parquet", 1, "column 'x2'"),
         ("truth.parquet fewer.parquet", 1, "column 'x2'"),
         ("truth.parquet core.parquet", 1, "core.parquet"),
-        ("truth.parquet truth.parquet --test hole.csv", 1, "'x2' is missing in row 2 of the test data"),
+        (
+            "truth.parquet truth.parquet --test hole.csv",
+            1,
+            "column 'x2': the value in row 2 of the test data is missing",
+        ),
         ("truth.parquet truth.parquet --test third.csv", 1, "row 2 has the label '5'"),
         ("truth.parquet truth.parquet --plot pair.gif", 1, ".svg or .png"),
         ("truth.parquet truth.parquet --kernel cubic", 2, "gaussian:SCALE"),

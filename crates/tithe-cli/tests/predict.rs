@@ -140,7 +140,9 @@ fn rows_that_cannot_be_predicted_are_named() {
         assert_eq!((outcome.err.as_str(), outcome.code), (message, Some(code)), "{line}");
         assert!(!scratch.path("out.csv").exists(), "{line}");
     }
-    scratch.succeed("predict post.parquet unseen.csv -o out.csv --unseen reference");
+    let out = scratch.succeed("predict post.parquet unseen.csv -o out.csv --unseen reference");
+    let told = "  1 value was of a level that the model does not know, and taken for the reference\n";
+    assert!(out.ends_with(told), "{out}");
     let draws = read_core(&scratch.path("post.parquet"));
     let text = String::from_utf8(scratch.read("out.csv")).expect("UTF-8");
     let last: Vec<&str> = text.lines().last().expect("a line").split(',').collect();

@@ -329,9 +329,11 @@ fn rows_that_cannot_be_used_are_not_taken_in() {
     // Rows that are dropped have no say in what the classes are.
     let scratch = Scratch::with_csv("x1,x2,city,y\n1,2,Basel,0\n2,1,Basel,1\n,1,Basel,2\n");
     let line = FEED.replace("stream", "stream data.csv --missing drop");
-    for rows in ["3 rows are in (3 new)", "6 rows are in (3 new)"] {
+    for (rows, dropped) in [("3 rows are in (3 new)", "1 row was"), ("6 rows are in (3 new)", "2 rows were")]
+    {
         let outcome = scratch.run(&line);
         assert!(outcome.code == Some(0) && outcome.out.contains(rows), "{outcome:?}");
+        assert!(outcome.out.contains(&format!("\n  {dropped} dropped for missing values\n")), "{outcome:?}");
     }
     // As long as nothing is learnt there is no encoding to go by.
     let scratch = Scratch::with_csv("x1,x2,city,y\n1,2,Basel,0\n2,1,Basel,1\n2,1,Basel,2\n");

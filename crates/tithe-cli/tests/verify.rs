@@ -173,6 +173,9 @@ fn the_search_for_epsilon_needs_a_coreset_with_a_ball() {
     assert_eq!(scratch.run(line).code, Some(2));
     let found = record(&scratch, &format!("{line} --coreset {CORE}"));
     assert!(number(&found["epsilon_lower_bound"]) > 0.001, "{found}");
+    // A coreset that would not be looked at.
+    let idle = scratch.run(&format!("verify draws.parquet --data data.csv --coreset {CORE}"));
+    assert!(idle.code == Some(2) && idle.err.contains("--epsilon-check"), "{idle:?}");
     let uniform = prepared("uniform");
     let refused = uniform.run(&format!("{line} --coreset {CORE}"));
     assert_eq!(refused.code, Some(2), "{refused:?}");

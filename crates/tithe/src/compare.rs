@@ -259,9 +259,16 @@ impl Pass for Scoring<'_> {
             let features = self.encoding.features.iter().map(|feature| &feature.column);
             let names = features.chain([&self.encoding.label.column]).chain(&self.encoding.weight);
             let name = names.into_iter().nth(column).map_or("", String::as_str);
-            let shown = block.columns[column].show(row);
-            let what = format!("'{name}' is {shown} in {} of the test data", row_name(block.position(row)));
-            return Err(ErrorKind::Missing { what }.into());
+            return Err(ErrorKind::Column {
+                column: name.to_string(),
+                what: format!(
+                    "the value in {} of the test data is {}",
+                    row_name(block.position(row)),
+                    block.columns[column].show(row)
+                ),
+                help: Some("a score needs every value: repair such rows, or leave them out".to_string()),
+            }
+            .into());
         }
         self.encoding.check_labels(block)?;
         let encoder = self.encoding.encoder(block)?;

@@ -57,6 +57,8 @@ const ADDED: [&str; 4] = ["probability", "probability_sd", "probability_lower", 
 pub struct Predicted {
     /// Rows written.
     pub rows: u64,
+    /// Values of levels that the model does not know, taken for the reference level.
+    pub unseen: u64,
     /// The names of the added columns: mean, sd, lower and upper end.
     pub added: Vec<String>,
     /// The mean of all predictions.
@@ -78,9 +80,9 @@ pub fn predict(
     let pool = thread_pool(settings.threads)?;
     let plan = Plan::new(&fit.encoding, inputs, options, format, observer)?;
     let mut writer = RowWriter::new(output, format, &plan.schema, None)?;
-    let (mut rows, mut sum) = (0, 0.0);
+    let (mut rows, mut sum, mut unseen) = (0, 0.0, 0);
     read_all(&*plan.source, &plan.columns, observer, |segment, place| {
-        let block = block(&fit.encoding, &plan.features, segment, settings.unseen, place)?;
+        let block = block(&fit.encoding, &plan.features, segment, settings.unseen, place, &mut unseen)?;
         let predictions = pool.install(|| draws.predict(&fit.encoding, &block))?;
         writer.write(&plan.batch(segment, &predictions, place)?)?;
         sum += predictions.iter().map(|prediction| prediction.mean).sum::<f64>();
@@ -88,7 +90,7 @@ pub fn predict(
         Ok(())
     })?;
     writer.finish()?;
-    Ok(Predicted { rows, added: plan.added, mean: sum / rows as f64 })
+    Ok(Predicted { rows, unseen, added: plan.added, mean: sum / rows as f64 })
 }
 
 /// The probability of the positive class for every row of data that need not be in files: `open` opens it, as often as
@@ -112,7 +114,7 @@ pub fn probabilities(
     let features: Vec<usize> = (0..columns.len()).collect();
     let mut all = Vec::new();
     read_all(&*source, &columns, observer, |segment, place| {
-        let block = block(encoding, &features, segment, settings.unseen, place)?;
+        let block = block(encoding, &features, segment, settings.unseen, place, &mut 0)?;
         all.extend(pool.install(|| draws.predict(encoding, &block))?);
         Ok(())
     })?;
@@ -278,17 +280,20 @@ impl Plan {
     }
 }
 
-/// The features of a segment as a block, all labelled positive, so that its points are the rows themselves.
+/// The features of a segment as a block, all labelled positive, so that its points are the rows themselves. Counts the values
+/// that were taken for a reference level.
 fn block(
     encoding: &Encoding,
     features: &[usize],
     segment: &Segment,
     unseen: Unseen,
     place: &Place,
+    replaced: &mut u64,
 ) -> Result<Block> {
     let mut columns = Vec::with_capacity(features.len() + 1);
     for (feature, &at) in encoding.features.iter().zip(features) {
-        columns.push(usable(&feature.column, &feature.coding, &segment.columns[at], unseen, place)?);
+        let column = &segment.columns[at];
+        columns.push(usable(&feature.column, &feature.coding, column, unseen, place, replaced)?);
     }
     columns.push(match &encoding.label.positive {
         LabelValue::Number(value) => Column::Number(vec![*value; segment.len].into()),
@@ -315,7 +320,14 @@ fn written_type(field: &Field, format: RowFormat, is_feature: bool) -> DataType 
 }
 
 /// A feature's column, if every row of it can be predicted from.
-fn usable(name: &str, coding: &Coding, column: &Column, unseen: Unseen, place: &Place) -> Result<Column> {
+fn usable(
+    name: &str,
+    coding: &Coding,
+    column: &Column,
+    unseen: Unseen,
+    place: &Place,
+    replaced: &mut u64,
+) -> Result<Column> {
     match (coding, column) {
         (Coding::Levels { reference, levels: known }, Column::Text { codes, levels }) => {
             if let Some(row) = codes.iter().position(|code| *code == MISSING_CODE) {
@@ -331,6 +343,8 @@ fn usable(name: &str, coding: &Coding, column: &Column, unseen: Unseen, place: &
                 let what = format!("the level '{}' was not there when the model was fitted", levels[code]);
                 return Err(place.error(row, name, what, HELP_UNSEEN));
             }
+            let strange: Vec<bool> = levels.iter().map(|level| !is_known(level)).collect();
+            *replaced += codes.iter().filter(|&&code| strange[code as usize]).count() as u64;
             let levels =
                 levels.iter().map(|level| if is_known(level) { level } else { reference }.clone()).collect();
             Ok(Column::Text { codes: codes.clone(), levels: Arc::new(levels) })

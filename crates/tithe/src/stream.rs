@@ -137,6 +137,8 @@ pub struct Progress {
     pub blocks: u64,
     /// Rows that wait for their block to fill.
     pub pending: u64,
+    /// Rows that are in and not in use, for a missing, infinite or inexact value.
+    pub rows_dropped: u64,
     /// Rows that could not be read and were left out.
     pub bad_rows: u64,
     /// Coresets held.
@@ -230,6 +232,7 @@ impl Stream {
             rows: self.manifest.rows,
             blocks: self.tree.blocks(),
             pending: self.pending_rows as u64,
+            rows_dropped: self.manifest.rows_dropped,
             bad_rows: self.manifest.bad_rows,
             coresets: self.tree.levels().iter().flatten().count(),
         }
@@ -358,7 +361,8 @@ impl Stream {
         if let Some(replayed) = &mut self.replayed {
             let again = replayed.left.min(rows.len as u64) as usize;
             if again > 0 {
-                replayed.fingerprint.merge(fingerprint(&rows.slice(0..again), self.settings.missing));
+                let again = usable(&rows.slice(0..again), 0, self.settings.missing);
+                replayed.fingerprint.merge(Fingerprint::of(&again));
             }
             replayed.left -= again as u64;
             rows = rows.slice(again..rows.len);
@@ -371,12 +375,14 @@ impl Stream {
         if rows.len == 0 {
             return Ok(());
         }
-        self.classes = self.check(&rows)?;
+        let usable = usable(&rows, self.manifest.rows, self.settings.missing);
+        self.classes = self.check(&usable)?;
         self.manifest.rows += rows.len as u64;
+        self.manifest.rows_dropped += (rows.len - usable.len) as u64;
         if let Some(part) = self.manifest.parts.last_mut() {
             part.rows += rows.len as u64;
         }
-        self.manifest.fingerprint.merge(fingerprint(&rows, self.settings.missing));
+        self.manifest.fingerprint.merge(Fingerprint::of(&usable));
         self.pending_rows += rows.len;
         self.pending.push(rows);
         if self.pending.len() > MANY {
@@ -392,15 +398,14 @@ impl Stream {
     }
 
     /// Refuses rows that cannot be used, while the stream can still do without them. Gives back the classes that are then known.
-    fn check(&self, rows: &Segment) -> Result<Classes> {
+    fn check(&self, block: &Block) -> Result<Classes> {
         let mut classes = self.classes.clone();
         let Some(table) = &self.table else { return Ok(classes) };
-        let block = usable(rows, self.manifest.rows, self.settings.missing);
         let encoding = &self.settings.build.encoding;
         let known = self.manifest.encoding.as_ref().or(encoding.known.as_ref());
-        check_rows(table, &block, known, encoding, self.settings.missing)?;
+        check_rows(table, block, known, encoding, self.settings.missing)?;
         if known.is_none() {
-            classes.add(&block, table.features().len(), &table.label().name)?;
+            classes.add(block, table.features().len(), &table.label().name)?;
         }
         Ok(classes)
     }
@@ -657,11 +662,6 @@ fn roles(layout: &Layout) -> Roles {
 fn usable(rows: &Segment, first_row: u64, missing: Missing) -> Block {
     let block = Block::new(0, first_row, rows.clone());
     if missing == Missing::Drop { block.without_unusable_rows() } else { block }
-}
-
-/// The fingerprint of the rows that will be used.
-fn fingerprint(rows: &Segment, missing: Missing) -> Fingerprint {
-    Fingerprint::of(&usable(rows, 0, missing))
 }
 
 /// What repairing a state came to.

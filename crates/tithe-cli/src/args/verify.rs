@@ -34,7 +34,7 @@ pub struct VerifyArgs {
     pub epsilon_check: bool,
 
     /// With --epsilon-check: the coreset that the posterior was fitted to.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "epsilon_check")]
     pub coreset: Option<PathBuf>,
 
     /// Go on even if this is not the data that the posterior speaks of.

@@ -9,9 +9,9 @@ use tithe::fit::SHORT_FIT;
 use tithe::table::Table;
 
 use crate::args::BuildArgs;
-use crate::commands::{certificate, create_output, whole_seconds};
+use crate::commands::{certificate, create_parquet, whole_seconds};
 use crate::plan;
-use crate::show::{self, Watcher, count, number};
+use crate::show::{self, Watcher, count, number, standing, they_were};
 
 /// Builds a coreset and writes it.
 pub fn run(args: &BuildArgs) -> Result<()> {
@@ -28,7 +28,7 @@ pub fn run(args: &BuildArgs) -> Result<()> {
             Table::new(source, &roles)?
         }
     };
-    let output = create_output(&args.output)?;
+    let output = create_parquet(&args.output)?;
 
     let watcher = Watcher::new(args.show.quiet);
     let engine = LocalEngine::new(table, &plan::engine(&args.engine, missing), &watcher)?;
@@ -77,9 +77,9 @@ fn summary(args: &BuildArgs, built: &Built, whole: Option<f64>) -> String {
     let (coreset, facts) = (&built.coreset, &built.coreset.provenance);
     let seconds: f64 = built.seconds.iter().map(|(_, seconds)| seconds).sum();
     let mut text = format!(
-        "{}: {} weighted rows stand for {} (coefficients: {})\n",
+        "{}: {} for {} (coefficients: {})\n",
         args.output.display(),
-        count(coreset.rows.len() as u64),
+        standing(coreset.rows.len() as u64),
         count(facts.rows),
         coreset.encoding.dim()
     );
@@ -87,7 +87,7 @@ fn summary(args: &BuildArgs, built: &Built, whole: Option<f64>) -> String {
         text += "  exact: the likelihood is the full data's own\n";
     }
     if facts.rows_dropped > 0 {
-        text += &format!("  {} rows were dropped for missing values\n", count(facts.rows_dropped));
+        text += &format!("  {} dropped for missing values\n", they_were(facts.rows_dropped, "row"));
     }
     if let Some(found) = &facts.sensitivity {
         text += &format!("  radius {}, score {}", number(found.radius), number(found.score));

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tithe::calibration::certificate::{Certificate, Guard, Verdict};
 use tithe::coreset::{CalibrationFacts, Coreset, Provenance};
 
-use crate::show::{count, number};
+use crate::show::{counted, number};
 
 /// A coreset's own certificate as JSON; `null` where there is none.
 pub fn record(coreset: &Coreset) -> Value {
@@ -97,9 +97,9 @@ const FULL_DATA: &str = "full data's posterior";
 fn composition(provenance: &Provenance) -> String {
     let Some(composition) = &provenance.composition else { return String::new() };
     let mut text = format!(
-        "  made of {} coresets, at most {} steps from the data\n",
-        count(composition.parts),
-        composition.depth
+        "  made of {}, at most {} from the data\n",
+        counted(composition.parts, "coreset"),
+        counted(composition.depth, "step")
     );
     if let Some(bound) = composition.bound.filter(|bound| bound.epsilon > 0.0) {
         text += &format!(

@@ -1,7 +1,9 @@
 //! `tithe export`: a coreset and a ready model for other tools.
 
+use std::path::Path;
+
 use serde_json::json;
-use tithe::error::{Error, Result};
+use tithe::error::{Error, ErrorKind, Result};
 use tithe::export::{Tool, export};
 use tithe::files::read_coreset;
 
@@ -20,6 +22,11 @@ pub fn run(args: &ExportArgs) -> Result<()> {
         ToolArg::Pymc => Tool::Pymc,
         ToolArg::Numpyro => Tool::Numpyro,
     };
+    if args.output == Path::new("-") {
+        let what = "stands for standard output, to which files are not written".to_string();
+        let help = Some("name a directory with -o (./- for one of that name)".to_string());
+        return Err(ErrorKind::WrongFile { path: args.output.clone(), what, help }.into());
+    }
     let files = export(&coreset, &priors, tool)?;
     std::fs::create_dir_all(&args.output).map_err(|error| Error::io("write", &args.output, error))?;
     let paths: Vec<_> = files.iter().map(|(name, _)| args.output.join(name)).collect();

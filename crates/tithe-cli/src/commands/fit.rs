@@ -13,9 +13,9 @@ use tithe::model::Prior;
 use tithe::table::Table;
 
 use crate::args::{FitArgs, PosteriorFormat};
-use crate::commands::{create_output, whole_seconds};
+use crate::commands::{create_output, create_parquet, rows_fitted, whole_seconds};
 use crate::plan;
-use crate::show::{self, Watcher, count, number};
+use crate::show::{self, Watcher, count, counted, number};
 
 /// How long it took, and how long all rows took or would take; nothing where the coreset is exact.
 struct Timing {
@@ -116,8 +116,11 @@ fn fit_all(args: &FitArgs, settings: &tithe::fit::FitSettings, watcher: &Watcher
     if args.columns.label.is_none() && !source.is_sparse() {
         let names: Vec<&str> = source.fields().iter().take(20).map(|field| field.name.as_str()).collect();
         let what = format!(
-            "is needed: {} is not a coreset, and to fit data itself the column with the two classes must be named (there are {})",
-            args.data.data.join(", "),
+            "is needed: {}, and to fit data itself the column with the two classes must be named (there are {})",
+            match &args.data.data.join(", ")[..] {
+                "-" => "a coreset is read from its file, not from standard input".to_string(),
+                names => format!("{names} is not a coreset"),
+            },
             names.join(", ")
         );
         return Err(Error::setting("--label", what));
@@ -144,7 +147,7 @@ fn outputs(args: &FitArgs) -> Result<Vec<Output>> {
         };
     };
     match args.posterior_format {
-        PosteriorFormat::Parquet => Ok(vec![create_output(path)?]),
+        PosteriorFormat::Parquet => Ok(vec![create_parquet(path)?]),
         PosteriorFormat::StanCsv => {
             chain_files(path, args.chains).iter().map(|path| create_output(path)).collect()
         }
@@ -204,20 +207,20 @@ fn table(args: &FitArgs, fit: &Fit, timing: &Timing) -> String {
     text += &format!("coefficients are on the data's own scale; priors ({}) {scale}\n", priors(fit));
     text += &match &fit.basis {
         Basis::Coreset { size, provenance } => format!(
-            "{} weighted rows for {}, {} chains of {} draws by {}, {} s, seed {}\n",
-            count(*size),
+            "{} for {}, {} of {} by {}, {} s, seed {}\n",
+            counted(*size, "weighted row"),
             count(provenance.rows),
-            fit.settings.chains,
-            count(fit.settings.draws as u64),
+            counted(fit.settings.chains as u64, "chain"),
+            counted(fit.settings.draws as u64, "draw"),
             fit.sampler,
             number(timing.seconds),
             fit.settings.seed.0
         ),
-        Basis::Data { rows, .. } => format!(
-            "all {} rows, {} chains of {} draws by {}, {} s, seed {}\n",
-            count(*rows),
-            fit.settings.chains,
-            count(fit.settings.draws as u64),
+        Basis::Data { rows, rows_dropped, .. } => format!(
+            "{}, {} of {} by {}, {} s, seed {}\n",
+            rows_fitted(*rows, *rows_dropped),
+            counted(fit.settings.chains as u64, "chain"),
+            counted(fit.settings.draws as u64, "draw"),
             fit.sampler,
             number(timing.seconds),
             fit.settings.seed.0

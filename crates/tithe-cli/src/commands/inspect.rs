@@ -10,8 +10,8 @@ use tithe::fit::{Basis, Fit};
 use tithe::source::{OpenOptions, Source, open};
 
 use crate::args::InspectArgs;
-use crate::commands::certificate;
-use crate::show::{self, count, number};
+use crate::commands::{certificate, rows_fitted};
+use crate::show::{self, count, counted, number};
 
 /// Tells what a file is.
 pub fn run(args: &InspectArgs) -> Result<()> {
@@ -116,14 +116,17 @@ fn describe_posterior(args: &InspectArgs, fit: &Fit) -> String {
     let mut lines = vec![format!("{}: a posterior", args.file.display())];
     let mut line = |name: &str, value: String| lines.push(format!("  {name:<22}{value}"));
     let settings = &fit.settings;
-    line("draws", format!("{} chains of {}", settings.chains, count(settings.draws as u64)));
+    line(
+        "draws",
+        format!("{} of {}", counted(settings.chains as u64, "chain"), count(settings.draws as u64)),
+    );
     line("sampler", format!("{}, {} iterations of warm-up", fit.sampler, count(settings.warmup as u64)));
     line("seed", settings.seed.0.to_string());
     match &fit.basis {
         Basis::Coreset { size, provenance } => {
             line("fitted to", format!("a coreset, {} rows of {}", count(*size), count(provenance.rows)));
         }
-        Basis::Data { rows, .. } => line("fitted to", format!("all {} rows", count(*rows))),
+        Basis::Data { rows, rows_dropped, .. } => line("fitted to", rows_fitted(*rows, *rows_dropped)),
     }
     let label = &fit.encoding.label;
     line("label", format!("{} ({} is positive, {} negative)", label.column, label.positive, label.negative));
@@ -174,8 +177,9 @@ fn data_record(source: &dyn Source) -> Value {
 }
 
 fn describe_data(args: &InspectArgs, source: &dyn Source) -> String {
-    let rows = source.rows().map_or(String::new(), |rows| format!("{} rows, ", count(rows)));
-    let mut text = format!("{}: data, {rows}{} columns\n", args.file.display(), source.fields().len());
+    let rows = source.rows().map_or(String::new(), |rows| counted(rows, "row") + ", ");
+    let columns = counted(source.fields().len() as u64, "column");
+    let mut text = format!("{}: data, {rows}{columns}\n", args.file.display());
     for field in source.fields() {
         text += &format!("  {:<22}{}\n", field.name, kind_name(field.kind));
     }

@@ -8,9 +8,9 @@ use tithe::merge::merge;
 use tithe::survey::EncodingSettings;
 
 use crate::args::MergeArgs;
-use crate::commands::{certificate, create_output};
+use crate::commands::{certificate, create_parquet};
 use crate::plan;
-use crate::show::{self, Watcher, count};
+use crate::show::{self, Watcher, count, counted, standing};
 
 /// Joins coresets and writes the result.
 pub fn run(args: &MergeArgs) -> Result<()> {
@@ -21,7 +21,7 @@ pub fn run(args: &MergeArgs) -> Result<()> {
         .iter()
         .map(|path| Ok((path.display().to_string(), read_coreset(path)?)))
         .collect::<Result<Vec<_>>>()?;
-    let output = create_output(&args.output)?;
+    let output = create_parquet(&args.output)?;
     let merged = merge(&parts, &settings, args.threads, &Watcher::new(args.show.quiet))?;
     write_coreset(&merged, output)?;
     if args.show.json {
@@ -53,11 +53,11 @@ fn record(args: &MergeArgs, merged: &Coreset) -> Value {
 fn summary(args: &MergeArgs, parts: &[(String, Coreset)], merged: &Coreset) -> String {
     let rows = merged.rows.len() as u64;
     let mut text = format!(
-        "{}: {} weighted rows stand for {}, of {} coresets\n",
+        "{}: {} for {}, of {}\n",
         args.output.display(),
-        count(rows),
+        standing(rows),
         count(merged.provenance.rows),
-        parts.len(),
+        counted(parts.len() as u64, "coreset"),
     );
     if merged.provenance.exact {
         text += "  exact: the likelihood is the full data's own\n";

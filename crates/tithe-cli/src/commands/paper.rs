@@ -12,7 +12,7 @@ use tithe_paper::runner::{Context, Watch};
 use tithe_paper::{Figure, run as run_figures};
 
 use crate::args::{FigureArg, PaperArgs};
-use crate::show::{self, count};
+use crate::show::{self, count, counted};
 
 /// Runs the experiments and draws them.
 pub fn run(args: &PaperArgs) -> Result<()> {
@@ -53,6 +53,11 @@ pub fn run(args: &PaperArgs) -> Result<()> {
         }
         _ => error,
     })?;
+    if report.figures.is_empty() && report.missing == 0 {
+        let what = "no figure could be drawn: the data sets that they are about are not there".to_string();
+        let help = Some("name the directory with the data sets with --data".to_string());
+        return Err(ErrorKind::Numerical { what, help }.into());
+    }
     let page = args.output.join("results.md");
     if args.show.json {
         let record = json!({
@@ -68,9 +73,9 @@ pub fn run(args: &PaperArgs) -> Result<()> {
     } else {
         let folder = args.output.display();
         show::print(&format!(
-            "{}: {} figures; plots and tables are in {folder}\n",
+            "{}: {}; plots and tables are in {folder}\n",
             page.display(),
-            report.figures.len()
+            counted(report.figures.len() as u64, "figure")
         ));
         if report.missing > 0 {
             let missing = count(report.missing as u64);

@@ -9,7 +9,7 @@ use tithe::source::find_inputs;
 use crate::args::PredictArgs;
 use crate::commands::create_output;
 use crate::plan;
-use crate::show::{self, Watcher, count, number};
+use crate::show::{self, Watcher, counted, number, they_were};
 
 /// Bytes of standard input held in memory.
 const MEMORY: u64 = 1 << 28;
@@ -32,6 +32,7 @@ pub fn run(args: &PredictArgs) -> Result<()> {
         let record = json!({
             "output": show::path(&args.output),
             "rows": done.rows,
+            "unseen": done.unseen,
             "columns": done.added,
             "interval": args.interval,
             "mean": done.mean,
@@ -39,15 +40,21 @@ pub fn run(args: &PredictArgs) -> Result<()> {
         show::print(&format!("{record}\n"));
     } else {
         show::print(&format!(
-            "{}: {} rows with {} ({} interval); {} of '{}' are expected to be {}\n",
+            "{}: {} with {} ({} interval); {} of '{}' are expected to be {}\n",
             args.output.display(),
-            count(done.rows),
+            counted(done.rows, "row"),
             done.added.join(", "),
             args.interval,
             number(done.mean * done.rows as f64),
             fit.encoding.label.column,
             fit.encoding.label.positive
         ));
+        if done.unseen > 0 {
+            let were = they_were(done.unseen, "value");
+            show::print(&format!(
+                "  {were} of a level that the model does not know, and taken for the reference\n"
+            ));
+        }
     }
     Ok(())
 }

@@ -10,9 +10,9 @@ use tithe::fit::{Basis, Fit};
 use tithe_plot::{Axis, Chart, Color, Curve, Line, Marker, Panel, Point, Scale, escaped};
 
 use crate::args::ReportArgs;
-use crate::commands::{certificate, create_output};
+use crate::commands::{certificate, create_output, rows_fitted};
 use crate::plan;
-use crate::show::{self, count, number};
+use crate::show::{self, count, counted, number};
 
 /// Coefficients whose draws are drawn: a page should not scroll for ever.
 const DRAWN: usize = 12;
@@ -70,14 +70,14 @@ svg { max-width: 100%; height: auto } .note { color: #555; font-size: .9rem }
 fn state(fit: &Fit) -> String {
     let settings = &fit.settings;
     let mut html = format!(
-        "<p class=\"lead\">{} chains of {} draws by {}, fitted to {}.</p>\n",
-        settings.chains,
-        count(settings.draws as u64),
+        "<p class=\"lead\">{} of {} by {}, fitted to {}.</p>\n",
+        counted(settings.chains as u64, "chain"),
+        counted(settings.draws as u64, "draw"),
         fit.sampler,
         match &fit.basis {
             Basis::Coreset { size, provenance } =>
                 format!("{} weighted rows that stand for {}", count(*size), count(provenance.rows)),
-            Basis::Data { rows, .. } => format!("all {} rows", count(*rows)),
+            Basis::Data { rows, rows_dropped, .. } => rows_fitted(*rows, *rows_dropped),
         }
     );
     let mut amiss: Vec<String> = fit.findings.iter().map(ToString::to_string).collect();

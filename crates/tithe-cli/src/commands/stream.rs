@@ -18,9 +18,9 @@ use tithe::stream::feed::{End, Fed, feed};
 use tithe::stream::{Progress, Stream, repair, snapshot};
 
 use crate::args::StreamArgs;
-use crate::commands::{certificate, create_output};
+use crate::commands::{certificate, create_parquet};
 use crate::plan;
-use crate::show::{self, Watcher, count, number};
+use crate::show::{self, Watcher, count, counted, number, standing, they_were};
 
 /// Rows that tell what the columns hold.
 const LOOKED_AT: usize = 10_000;
@@ -34,7 +34,7 @@ pub fn run(args: &StreamArgs) -> Result<()> {
     }
     let watcher = Watcher::new(args.show.quiet);
     if args.snapshot {
-        let output = args.output.as_deref().map(create_output).transpose()?;
+        let output = args.output.as_deref().map(create_parquet).transpose()?;
         let coreset = snapshot(&args.state, args.threads, &watcher)?;
         if let Some(output) = output {
             write_coreset(&coreset, output)?;
@@ -71,7 +71,7 @@ pub fn run(args: &StreamArgs) -> Result<()> {
     if let Some(path) = &args.output
         && ended
     {
-        let output = create_output(path)?;
+        let output = create_parquet(path)?;
         // Who has stopped the reading has not stopped this.
         let coreset = stream.snapshot(if end == End::Complete { &watcher } else { &Silent })?;
         write_coreset(&coreset, output)?;
@@ -248,11 +248,11 @@ fn repair_state(args: &StreamArgs) -> Result<()> {
     let lost = match repaired.lost {
         Some(0) => "nothing was lost".to_string(),
         Some(lost) => {
-            format!("{} rows must be fed again, from row {} on", count(lost), count(repaired.rows + 1))
+            format!("{} must be fed again, from row {} on", counted(lost, "row"), count(repaired.rows + 1))
         }
         None => "nothing says how many must be fed again".to_string(),
     };
-    show::print(&format!("{}: {} rows are in; {lost}\n", args.state.display(), count(repaired.rows)));
+    show::print(&format!("{}: rows that are in: {}; {lost}\n", args.state.display(), count(repaired.rows)));
     Ok(())
 }
 
@@ -269,16 +269,19 @@ fn tell(args: &StreamArgs, before: Progress, now: Progress, end: End, time: Dura
         return;
     }
     let mut text = format!(
-        "{}: {} rows are in ({} new): {} blocks in {} coresets, and {} rows of the next block\n",
+        "{}: {} rows are in ({} new): {} in {}, and {} of the next block\n",
         args.state.display(),
         count(now.rows),
         count(new),
-        count(now.blocks),
-        now.coresets,
-        count(now.pending)
+        counted(now.blocks, "block"),
+        counted(now.coresets as u64, "coreset"),
+        counted(now.pending, "row")
     );
+    if now.rows_dropped > 0 {
+        text += &format!("  {} dropped for missing values\n", they_were(now.rows_dropped, "row"));
+    }
     if now.bad_rows > 0 {
-        text += &format!("  {} rows could not be read and were left out\n", count(now.bad_rows));
+        text += &format!("  {} left out, as they could not be read\n", they_were(now.bad_rows, "row"));
     }
     if end == End::Stopped && args.output.is_none() {
         text += "  stopped; the same command goes on from here\n";
@@ -314,6 +317,6 @@ fn tell_snapshot(args: &StreamArgs, coreset: &Coreset) {
     }
     let output = args.output.as_ref().map_or(String::new(), |path| path.display().to_string());
     let rows = coreset.rows.len() as u64;
-    let text = format!("{output}: {} weighted rows stand for {}\n", count(rows), count(facts.rows));
+    let text = format!("{output}: {} for {}\n", standing(rows), count(facts.rows));
     show::print(&(text + &certificate::lines(coreset)));
 }

@@ -84,6 +84,9 @@ pub(super) struct Manifest {
     pub blocks: u64,
     /// Rows of the input that are in, those that wait for their block included.
     pub rows: u64,
+    /// Rows that are in and not in use; 0 where an older version saved the state.
+    #[serde(default)]
+    pub rows_dropped: u64,
     /// Rows that could not be read and were left out.
     pub bad_rows: u64,
     /// Of the rows that are in and in use.
@@ -113,6 +116,7 @@ impl Manifest {
             encoding: None,
             blocks: 0,
             rows: 0,
+            rows_dropped: 0,
             bad_rows: 0,
             fingerprint: Fingerprint::default(),
             moments: Vec::new(),
