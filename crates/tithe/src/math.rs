@@ -1,7 +1,7 @@
 //! Elementary functions that vectorise: branch-free, fused multiply-adds, no tables.
 //!
-//! Kernels call them inside [`vectorized`], which compiles the kernel for the processor's own vector
-//! units and chooses at run time. A fused multiply-add is correctly rounded everywhere, and sums are
+//! Kernels call them inside [`vectorized`] or [`with_vectors`], which compile the kernel for the processor's own vector
+//! units and choose at run time. A fused multiply-add is correctly rounded everywhere, and sums are
 //! kept in a fixed order, so a kernel gives the same bits on every processor.
 
 use pulp::{Simd, WithSimd};
@@ -124,39 +124,60 @@ pub(crate) fn two_to_minus(x: f64) -> f64 {
     f64::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 52))
 }
 
-/// Below this a number's root is taken to be 0: corrections to it would not be normal numbers.
-const SMALLEST_SQUARE: f64 = 1e-280;
+/// The numbers between which a guessed root can be corrected: beyond them what is left is not a normal number.
+const CORRECTABLE: [f64; 2] = [1e-280, 1e280];
 
-/// The square roots of some numbers that are not negative; of those below 1e-280 it is 0.
+/// The square roots of a few numbers that are not negative.
 ///
-/// Where the processor guesses reciprocal roots of doubles, a guess of 14 bits is corrected to 28, to 56, and to what the
-/// processor's root has, bit for bit: quicker than that root, which keeps the one unit that divides busy.
+/// Where the processor guesses reciprocal roots of doubles, a guess is corrected: quicker than the processor's root, which
+/// keeps the one unit that divides busy.
 #[inline(always)]
-pub(crate) fn roots(numbers: &mut [f64]) {
-    let mut rest = numbers;
-    #[cfg(target_arch = "x86_64")]
-    if let Some(simd) = pulp::x86::V4::try_new() {
-        let simd = simd.avx512f;
-        let (half, smallest) = (simd._mm512_set1_pd(0.5), simd._mm512_set1_pd(SMALLEST_SQUARE));
-        let vectors;
-        (vectors, rest) = rest.as_chunks_mut::<8>();
-        for numbers in vectors {
-            let x = pulp::cast(*numbers);
-            let guess = simd._mm512_rsqrt14_pd(x);
-            // s → √x and h → 1/(2√x), together.
-            let (s, h) = (simd._mm512_mul_pd(x, guess), simd._mm512_mul_pd(half, guess));
-            let off = simd._mm512_fnmadd_pd(s, h, half);
-            let (s, h) = (simd._mm512_fmadd_pd(s, off, s), simd._mm512_fmadd_pd(h, off, h));
-            // What is left of x is exact, so the last correction rounds but once.
-            let s = simd._mm512_fmadd_pd(simd._mm512_fnmadd_pd(s, s, x), h, s);
-            let s = simd._mm512_fmadd_pd(simd._mm512_fnmadd_pd(s, s, x), h, s);
-            let large = simd._mm512_cmp_pd_mask::<{ std::arch::x86_64::_CMP_GE_OQ }>(x, smallest);
-            *numbers = pulp::cast(simd._mm512_maskz_mov_pd(large, s));
-        }
+pub(crate) fn roots<S: Simd, const N: usize>(simd: S, numbers: &mut Few<S, N>) {
+    for x in numbers {
+        *x = match guessed_root(simd, *x) {
+            Some(root) => root,
+            None => simd.sqrt_f64s(*x),
+        };
     }
-    for x in rest {
-        *x = if *x >= SMALLEST_SQUARE { x.sqrt() } else { 0.0 };
+}
+
+#[inline(always)]
+#[cfg(target_arch = "x86_64")]
+fn guessed_root<S: Simd>(simd: S, x: S::f64s) -> Option<S::f64s> {
+    if S::F64_LANES != 8 {
+        return None;
     }
+    let vectors = pulp::x86::V4::try_new()?.avx512f;
+    let [low, high] = [simd.splat_f64s(CORRECTABLE[0]), simd.splat_f64s(CORRECTABLE[1])];
+    let beyond = simd.or_m64s(simd.less_than_f64s(x, low), simd.greater_than_f64s(x, high));
+    if simd.first_true_m64s(beyond) < S::F64_LANES {
+        return None;
+    }
+    let eight: [f64; 8] = pulp::bytemuck::cast(x);
+    let guess: [f64; 8] = pulp::cast(vectors._mm512_rsqrt14_pd(pulp::cast(eight)));
+    Some(corrected_root(simd, x, pulp::bytemuck::cast(guess)))
+}
+
+#[inline(always)]
+#[cfg(not(target_arch = "x86_64"))]
+fn guessed_root<S: Simd>(_: S, _: S::f64s) -> Option<S::f64s> {
+    None
+}
+
+/// `√x` from a guess of `1/√x` that is good to 14 bits: with all bits of a correctly rounded root.
+#[inline(always)]
+fn corrected_root<S: Simd>(simd: S, x: S::f64s, guess: S::f64s) -> S::f64s {
+    let half = simd.splat_f64s(0.5);
+    // s → √x and h → 1/(2√x): to 14 bits, to 28, and s to 56.
+    let (s, h) = (simd.mul_f64s(x, guess), simd.mul_f64s(half, guess));
+    let off = simd.negate_mul_add_f64s(s, h, half);
+    let (s, h) = (simd.mul_add_f64s(s, off, s), simd.mul_add_f64s(h, off, h));
+    let s = simd.mul_add_f64s(simd.negate_mul_add_f64s(s, s, x), h, s);
+    // Now s is a root but for its last bit, and what it leaves of x is exact. With h as good as s the last correction is
+    // off by less than √x can be from the middle between two numbers.
+    let off = simd.negate_mul_add_f64s(s, h, half);
+    let h = simd.mul_add_f64s(simd.add_f64s(h, h), off, h);
+    simd.mul_add_f64s(simd.negate_mul_add_f64s(s, s, x), h, s)
 }
 
 /// `φ(s) = ln(1 + e^{−s})` and `−φ'(s) = 1/(1 + e^{s})` together, from one exponential and one division;
@@ -274,32 +295,58 @@ mod tests {
         }
     }
 
+    /// Roots that are nearly in the middle between two numbers.
+    const HARD: [u64; 3] = [0x3ffd_407b_b364_1da5, 0x4005_b953_4497_2fe2, 0x3ff2_b035_c119_7f48];
+
     proptest! {
-        /// Over all normal numbers, with as many near a power of 4 as anywhere, where a guess is worst.
+        #[test]
+        fn guessed_roots_have_the_bits_of_the_standard_library(
+            fraction in prop_oneof![1.0f64..4.0, (0..HARD.len()).prop_map(|at| f64::from_bits(HARD[at]))],
+            exponent in -464i32..=464,
+            off in -1.0f64..1.0,
+        ) {
+            let x = fraction * 2f64.powi(exponent).powi(2);
+            let guess = (1.0 + off * 2f64.powi(-14)) / x.sqrt();
+            prop_assert_eq!(corrected_root(pulp::Scalar, x, guess), x.sqrt());
+        }
+
+        /// By the processor's own guess, if it has one.
         #[test]
         fn roots_have_the_bits_of_the_standard_library(
-            exponents in prop::array::uniform32(-464i32..=511),
-            fractions in prop::array::uniform32(prop_oneof![1.0f64..4.0, 1.0f64..1.000_001, 3.999_999f64..4.0]),
+            exponents in prop::array::uniform16(-510i32..=511),
+            fractions in prop::array::uniform16(1.0f64..4.0),
         ) {
-            let numbers: [f64; 32] =
+            let numbers: [f64; 16] =
                 std::array::from_fn(|i| fractions[i] * 2f64.powi(exponents[i]).powi(2));
             let mut ours = numbers;
-            vectorized(
-                #[inline(always)]
-                || roots(&mut ours),
-            );
+            with_vectors(Roots(&mut ours));
             prop_assert_eq!(ours, numbers.map(f64::sqrt));
+        }
+    }
+
+    struct Roots<'a>(&'a mut [f64]);
+
+    impl WithSimd for Roots<'_> {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) {
+            few_mut::<S, 1>(self.0).iter_mut().for_each(|few| roots(simd, few));
         }
     }
 
     #[test]
     fn roots_at_the_edges() {
-        let mut numbers = [0.0, 1e-281, 5e-324, 1e-280, 1.0, f64::MAX, f64::MIN_POSITIVE, 4.0];
-        vectorized(
-            #[inline(always)]
-            || roots(&mut numbers),
-        );
-        assert_eq!(numbers, [0.0, 0.0, 0.0, 1e-140, 1.0, f64::MAX.sqrt(), 0.0, 2.0]);
+        let numbers = [0.0, 1e-281, 5e-324, 1e-280, 1.0, f64::MAX, f64::MIN_POSITIVE, f64::INFINITY];
+        for number in numbers.into_iter().chain(HARD.map(f64::from_bits)) {
+            // Alone among others, for these decide how.
+            let mut roots = [4.0, number, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0];
+            with_vectors(Roots(&mut roots));
+            assert_eq!((roots[0], roots[1]), (2.0, number.sqrt()));
+        }
+        let mut roots = [f64::NAN; 8];
+        with_vectors(Roots(&mut roots));
+        assert!(roots.iter().all(|root| root.is_nan()));
     }
 
     #[test]

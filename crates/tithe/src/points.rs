@@ -56,8 +56,8 @@ pub struct Tile<'a> {
     pub(crate) ahead: Ahead<'a>,
 }
 
-/// Values that the next tile will be made of. A kernel asks for a few whenever it turns to other rows: they are at hand when
-/// they are wanted, and nobody waits for them.
+/// Values that the next tile will be made of. A kernel asks for a few whenever it turns to another centre: they are at hand
+/// when they are wanted, and nobody waits for them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ahead<'a> {
     /// Columns of a block.
