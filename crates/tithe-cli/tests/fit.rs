@@ -405,3 +405,29 @@ fn stan_csv_holds_the_same_draws() {
         }
     }
 }
+
+#[test]
+fn a_coreset_that_is_too_small_is_warned_of() {
+    let scratch = Scratch::with_csv(Mixed::new(2_000).csv());
+    scratch.build("data.csv --label y --size 5");
+    let told = "warning: by its certificate the coreset is too small: its posterior is not the full data's\n";
+    for (flags, code) in [("", 0), ("--strict", 1)] {
+        let outcome = scratch.run(&format!("fit {CORE} --sampler laplace {flags}"));
+        assert_eq!(outcome.code, Some(code), "{outcome:?}");
+        assert!(outcome.err.contains(told), "{outcome:?}");
+    }
+}
+
+#[test]
+fn the_scale_of_priors_is_told_as_it_is() {
+    let scratch = Scratch::with_csv(Mixed::new(400).csv());
+    let line = "fit data.csv --label y --sampler laplace";
+    let centred = "standardised scale: numbers less their mean, over their standard deviation";
+    let scaled = "standardised scale: numbers over their standard deviation";
+    for (flags, told) in
+        [("", centred), ("--no-intercept", scaled), ("--no-standardize", "on the columns' own scale")]
+    {
+        let out = scratch.succeed(&format!("{line} {flags}"));
+        assert!(out.contains(told), "{flags}: {out}");
+    }
+}

@@ -215,3 +215,11 @@ fn exports_hold_the_weighted_rows_and_the_priors() {
         "error: 'data.csv' is no file of tithe's\n  help: `tithe build` makes coresets, `tithe fit` posteriors\n"
     );
 }
+
+#[test]
+fn nothing_to_predict_has_no_mean() {
+    let scratch = with_posterior();
+    scratch.write("none.csv", "x1,x2,city\n");
+    let out = scratch.succeed("predict post.parquet none.csv -o out.csv");
+    assert!(out.starts_with("out.csv: 0 rows with ") && !out.contains("NaN"), "{out}");
+}

@@ -37,7 +37,10 @@ fn snapshot(scratch: &Scratch, state: &str, output: &str) -> Vec<u8> {
 fn refuses(scratch: &Scratch, line: &str, input: &str, code: i32, message: &str) -> String {
     let outcome = scratch.run_with_input(line, input.as_bytes());
     assert_eq!(outcome.code, Some(code), "{line}: {outcome:?}");
-    assert!(outcome.err.starts_with(&format!("error: {message}")), "{line}: {}", outcome.err);
+    // Rows that are in are told first.
+    let error =
+        outcome.err.lines().skip_while(|line| line.starts_with("note: ")).collect::<Vec<_>>().join("\n");
+    assert!(error.starts_with(&format!("error: {message}")), "{line}: {}", outcome.err);
     outcome.err
 }
 
@@ -271,6 +274,7 @@ fn malformed_rows_are_told_with_their_number_or_left_out() {
         "'standard input', row 12001, column 'x2': 'abc' is not a number",
     );
     assert!(told.contains("help:"), "{told}");
+    assert!(told.contains(" rows that came before are in; to feed the same again, add --replay\n"), "{told}");
     // What came before it is in, and can be gone on with.
     let manifest: Value = serde_json::from_slice(&scratch.read("state/manifest.json")).expect("JSON");
     let rows = manifest["manifest"]["rows"].as_u64().expect("rows");
@@ -418,6 +422,12 @@ fn levels_and_drift() {
         + "1,2,Chur,0\n"
         + &"3,2,Bern,1\n".repeat(499);
     refuses(&scratch, &line, &more, 1, "column 'city': the level 'Chur' in row 4501 was not there");
+    // The remedy that the message names works, and goes on working for the rows that are then in.
+    feed(&scratch, &format!("{line} --unseen reference"), &more);
+    for _ in 0..3 {
+        feed(&scratch, &line, &more);
+    }
+    snapshot(&scratch, "levels", CORE);
     let line = format!("{} --unseen reference", FEED.replace("state state", "state reference"));
     let record = feed(&scratch, &line, &(unseen.clone() + &more[13..]));
     assert_eq!(record["rows"].as_u64(), Some(5_001));
@@ -501,7 +511,7 @@ fn the_rows_of_a_slow_source_are_soon_in() {
     let (code, said) = interrupt(child);
     assert_eq!(code, Some(1), "{said}");
     let told = "error: stopped before the end; its rows are in, but 'end.parquet' was not written: \
-                the same command goes on from here\n";
+                the same command goes on with rows that follow, or with --replay if it is fed the same ones again\n";
     assert!(said.contains("300 rows are in (300 new)") && said.ends_with(told), "{said}");
     assert!(!scratch.path("end.parquet").exists());
     drop(input);
@@ -523,7 +533,7 @@ fn a_running_stream_can_be_looked_at_but_has_one_writer() {
     input.write_all(b"1,2,Bern,0\n").expect("fed");
     let (code, out) = interrupt(child);
     assert_eq!(code, Some(0), "{out}");
-    assert!(out.contains("stopped; the same command goes on from here"), "{out}");
+    assert!(out.contains("stopped; the same command goes on with rows that follow"), "{out}");
     drop(input);
 }
 

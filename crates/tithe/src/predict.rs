@@ -61,8 +61,8 @@ pub struct Predicted {
     pub unseen: u64,
     /// The names of the added columns: mean, sd, lower and upper end.
     pub added: Vec<String>,
-    /// The mean of all predictions.
-    pub mean: f64,
+    /// The mean of all predictions; nothing where there are none.
+    pub mean: Option<f64>,
 }
 
 /// Reads new rows, and writes them with the probability of the positive class added. Rows keep their order; no more than
@@ -90,7 +90,7 @@ pub fn predict(
         Ok(())
     })?;
     writer.finish()?;
-    Ok(Predicted { rows, unseen, added: plan.added, mean: sum / rows as f64 })
+    Ok(Predicted { rows, unseen, added: plan.added, mean: (rows > 0).then(|| sum / rows as f64) })
 }
 
 /// The probability of the positive class for every row of data that need not be in files: `open` opens it, as often as

@@ -12,11 +12,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::block::{Block, Field, Segment};
 use crate::build::BuildSettings;
 use crate::coreset::Coreset;
+use crate::encoding::Unseen;
 use crate::engine::{EngineSettings, LocalEngine, Missing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fingerprint::Fingerprint;
@@ -152,24 +153,28 @@ impl Stream {
     /// If another process writes there, the settings are not those it was begun with, or a file of the state is damaged.
     pub fn open(path: &Path, settings: &StreamSettings, threads: Option<usize>) -> Result<Stream> {
         settings.check()?;
+        let mut settings = settings.clone();
         let directory = Directory::new(path);
         let lock = directory.lock()?;
-        let recorded = json_of(settings);
         let manifest = match directory.manifest()? {
             Some(manifest) => {
-                let different = differences(&manifest.settings, &recorded);
+                let different = differences(&manifest.settings, &json_of(&settings));
                 if !different.is_empty() {
                     let what = format!("was made with other settings: {}", different.join("; "));
                     return Err(directory.refused(&what, "give the same settings, or another --state"));
                 }
-                manifest
+                // Levels that are new may be allowed at any time; from then on there may be rows that have them.
+                if manifest.settings["build"]["encoding"]["unseen"] == json!(Unseen::Reference) {
+                    settings.build.encoding.unseen = Unseen::Reference;
+                }
+                Manifest { settings: json_of(&settings), ..manifest }
             }
-            None => Manifest::new(recorded),
+            None => Manifest::new(json_of(&settings)),
         };
         let content = directory.content(&manifest)?;
         directory.sweep()?;
         let home = Home { directory, _lock: lock };
-        Stream::with_content(settings, threads, Some(Arc::new(home)), manifest, content)
+        Stream::with_content(&settings, threads, Some(Arc::new(home)), manifest, content)
     }
 
     /// Begins a stream that is held in memory alone: there is nothing to save.
@@ -707,7 +712,7 @@ fn json_of(settings: &StreamSettings) -> Value {
     serde_json::to_value(settings).unwrap_or_default()
 }
 
-/// How settings differ, in words.
+/// How settings differ, in words, but for what is done with new levels.
 fn differences(recorded: &Value, given: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare("", recorded, given, &mut found);
@@ -730,6 +735,7 @@ fn compare(name: &str, recorded: &Value, given: &Value, found: &mut Vec<String>)
             }
         }
         (a, b) if a == b => {}
+        _ if name == "unseen" => {}
         _ if name == "known" => found.push("the encoding is another".to_string()),
         (a, b) => found.push(format!("{} is {a} in the state and {b} now", name.replace('_', "-"))),
     }

@@ -71,10 +71,11 @@ pub fn lines_behind(provenance: &Provenance, names: &[String]) -> String {
     text
 }
 
-/// True if a coreset's own certificate says that it is too small.
-pub fn is_too_small(provenance: &Provenance) -> bool {
-    let facts = provenance.calibration.as_ref();
-    facts.is_some_and(|facts| matches!(facts.certificate.verdict, Verdict::TooSmall { .. }))
+/// What to say if a coreset's own certificate has it that the coreset is too small.
+pub fn too_small(provenance: &Provenance) -> Option<&'static str> {
+    let certificate = &provenance.calibration.as_ref()?.certificate;
+    matches!(certificate.verdict, Verdict::TooSmall { .. })
+        .then_some("by its certificate the coreset is too small: its posterior is not the full data's")
 }
 
 fn lines_from(provenance: &Provenance, names: &[String]) -> String {
@@ -111,7 +112,8 @@ fn composition(provenance: &Provenance) -> String {
     }
     if let Some(kl) = composition.kl {
         text += &format!(
-            "    the steps add {} nats to the KL, to second order; `tithe certify` tells all\n",
+            "    its steps, each beside what went into it, add {} nats to the KL, to second order; how far it is from \
+             the full data's posterior only `tithe certify` tells\n",
             number(kl)
         );
     }
@@ -126,7 +128,7 @@ pub fn lines_of(names: &[String], certificate: &Certificate) -> String {
 fn lines_against(names: &[String], certificate: &Certificate, against: &str) -> String {
     let (low, high) = certificate.sd_ratio_range();
     let mut text = format!(
-        "  certificate: {}\n    KL to the {against} {} nats; means shifted by at most {} sd; sd ratios {} to {}\n",
+        "  certificate: {}\n    KL to the {against} {} nats, both taken as normal; means shifted by at most {} sd; sd ratios {} to {}\n",
         verdict(certificate.verdict),
         number(certificate.kl),
         number(certificate.largest_shift()),

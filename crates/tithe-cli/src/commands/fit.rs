@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use tithe::encoding::{Coding, Feature};
 use tithe::engine::LocalEngine;
 use tithe::error::{Error, ErrorKind, Result};
 use tithe::files::{Output, find_story, prior_scale, read_coreset, write_posterior, write_stan_csv};
@@ -13,11 +14,11 @@ use tithe::model::Prior;
 use tithe::table::Table;
 
 use crate::args::{FitArgs, PosteriorFormat};
-use crate::commands::{create_output, create_parquet, rows_fitted, whole_seconds};
+use crate::commands::{certificate, create_output, create_parquet, rows_fitted, whole_seconds};
 use crate::plan;
 use crate::show::{self, Watcher, count, counted, number};
 
-/// How long it took, and how long all rows took or would take; nothing where the coreset is exact.
+/// How long it took, and how long all rows took or would take; nothing where the coreset is exact, or nobody knows.
 struct Timing {
     seconds: f64,
     whole: Option<f64>,
@@ -38,7 +39,12 @@ pub fn run(args: &FitArgs) -> Result<()> {
             let coreset = read_coreset(&path)?;
             let fit = fit_coreset(&coreset, &settings, &watcher)?;
             let seconds = start.elapsed().as_secs_f64();
-            (fit, Timing { seconds, whole: whole_seconds(&coreset, args.engine.threads)? })
+            // The estimate is one of NUTS.
+            let whole = match fit.sampler {
+                Sampler::Nuts => whole_seconds(&coreset, args.engine.threads)?,
+                _ => None,
+            };
+            (fit, Timing { seconds, whole })
         }
         None => {
             let fit = fit_all(args, &settings, &watcher)?;
@@ -59,10 +65,19 @@ pub fn run(args: &FitArgs) -> Result<()> {
     } else {
         show::print(&table(args, &fit, &timing));
     }
-    for finding in &fit.findings {
-        show::message(&format!("warning: {finding}"));
+    let too_small = match &fit.basis {
+        Basis::Coreset { provenance, .. } => certificate::too_small(provenance),
+        Basis::Data { .. } => None,
+    };
+    let warnings: Vec<String> = too_small
+        .map(str::to_string)
+        .into_iter()
+        .chain(fit.findings.iter().map(ToString::to_string))
+        .collect();
+    for warning in &warnings {
+        show::message(&format!("warning: {warning}"));
     }
-    match (args.strict, fit.findings.len()) {
+    match (args.strict, warnings.len()) {
         (true, found) if found > 0 => Err(ErrorKind::Numerical {
             what: format!("there {} to warn of, and --strict was given", things(found)),
             help: None,
@@ -200,8 +215,13 @@ fn table(args: &FitArgs, fit: &Fit, timing: &Timing) -> String {
             c.ess_tail
         );
     }
+    let is_centred =
+        |feature: &Feature| matches!(feature.coding, Coding::Number { center, .. } if center != 0.0);
     let scale = match prior_scale(&fit.encoding) {
-        "standardised" => "on the standardised scale: numbers less their mean, over their standard deviation",
+        "standardised" if fit.encoding.features.iter().any(is_centred) => {
+            "on the standardised scale: numbers less their mean, over their standard deviation"
+        }
+        "standardised" => "on the standardised scale: numbers over their standard deviation",
         _ => "on the columns' own scale",
     };
     text += &format!("coefficients are on the data's own scale; priors ({}) {scale}\n", priors(fit));

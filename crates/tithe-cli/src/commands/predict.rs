@@ -40,15 +40,22 @@ pub fn run(args: &PredictArgs) -> Result<()> {
         show::print(&format!("{record}\n"));
     } else {
         show::print(&format!(
-            "{}: {} with {} ({} interval); {} of '{}' are expected to be {}\n",
+            "{}: {} with {} ({} interval)",
             args.output.display(),
             counted(done.rows, "row"),
             done.added.join(", "),
             args.interval,
-            number(done.mean * done.rows as f64),
-            fit.encoding.label.column,
-            fit.encoding.label.positive
         ));
+        let label = &fit.encoding.label;
+        show::print(&match done.mean {
+            Some(mean) => format!(
+                "; {} of '{}' are expected to be {}\n",
+                number(mean * done.rows as f64),
+                label.column,
+                label.positive
+            ),
+            None => "\n".to_string(),
+        });
         if done.unseen > 0 {
             let were = they_were(done.unseen, "value");
             show::print(&format!(

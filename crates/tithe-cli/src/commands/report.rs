@@ -81,11 +81,8 @@ fn state(fit: &Fit) -> String {
         }
     );
     let mut amiss: Vec<String> = fit.findings.iter().map(ToString::to_string).collect();
-    if let Basis::Coreset { provenance, .. } = &fit.basis
-        && certificate::is_too_small(provenance)
-    {
-        let what = "by its certificate the coreset is too small: its posterior is not the full data's";
-        amiss.push(what.to_string());
+    if let Basis::Coreset { provenance, .. } = &fit.basis {
+        amiss.extend(certificate::too_small(provenance).map(str::to_string));
     }
     if amiss.is_empty() {
         let worst = |value: fn(&CoefficientSummary) -> f64, pick: fn(f64, f64) -> f64| {

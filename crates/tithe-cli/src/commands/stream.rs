@@ -24,6 +24,9 @@ use crate::show::{self, Watcher, count, counted, number, standing, they_were};
 
 /// Rows that tell what the columns hold.
 const LOOKED_AT: usize = 10_000;
+/// What to do after a stop.
+const GO_ON: &str =
+    "the same command goes on with rows that follow, or with --replay if it is fed the same ones again";
 /// How often a watched directory is looked at.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -58,6 +61,11 @@ pub fn run(args: &StreamArgs) -> Result<()> {
     };
     // Whatever ended the reading, rows that came before it are in.
     stream.save()?;
+    let in_now = stream.progress().rows;
+    if end.is_err() && in_now > before.rows {
+        let rows = counted(in_now - before.rows, "row");
+        show::message(&format!("note: {rows} that came before are in; to feed the same again, add --replay"));
+    }
     let end = end?;
     if end == End::Complete {
         stream.end()?;
@@ -79,10 +87,7 @@ pub fn run(args: &StreamArgs) -> Result<()> {
     tell(args, before, stream.progress(), end, start.elapsed());
     match &args.output {
         Some(path) if !ended => {
-            let what = format!(
-                "its rows are in, but '{}' was not written: the same command goes on from here",
-                path.display()
-            );
+            let what = format!("its rows are in, but '{}' was not written: {GO_ON}", path.display());
             Err(ErrorKind::Stopped { what }.into())
         }
         _ => Ok(()),
@@ -252,7 +257,7 @@ fn repair_state(args: &StreamArgs) -> Result<()> {
         }
         None => "nothing says how many must be fed again".to_string(),
     };
-    show::print(&format!("{}: rows that are in: {}; {lost}\n", args.state.display(), count(repaired.rows)));
+    show::print(&format!("{}: {} rows are in; {lost}\n", args.state.display(), count(repaired.rows)));
     Ok(())
 }
 
@@ -281,10 +286,10 @@ fn tell(args: &StreamArgs, before: Progress, now: Progress, end: End, time: Dura
         text += &format!("  {} dropped for missing values\n", they_were(now.rows_dropped, "row"));
     }
     if now.bad_rows > 0 {
-        text += &format!("  {} left out, as they could not be read\n", they_were(now.bad_rows, "row"));
+        text += &format!("  {} could not be read: left out\n", counted(now.bad_rows, "row"));
     }
     if end == End::Stopped && args.output.is_none() {
-        text += "  stopped; the same command goes on from here\n";
+        text += &format!("  stopped; {GO_ON}\n");
     }
     text += &format!(
         "  {} s, {} rows a second\n",
