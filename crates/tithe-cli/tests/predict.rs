@@ -98,7 +98,7 @@ fn rows_that_cannot_be_predicted_are_named() {
     scratch.write("unseen.csv", "x1,x2,city\n1,2,Bern\n3,4,Chur\n");
     scratch.write("missing.csv", "x1,x2,city\n1,2,Bern\n,4,Bern\n");
     scratch.write("lacking.csv", "x1,X2,city\n1,2,Bern\n");
-    scratch.write("words.csv", "x1,x2,city\nhigh,2,Bern\n");
+    scratch.write("words.csv", "x1,x2,city\n1,2,Bern\nhigh,2,Bern\n");
     for (line, code, message) in [
         (
             "post.parquet unseen.csv -o out.csv",
@@ -118,7 +118,7 @@ fn rows_that_cannot_be_predicted_are_named() {
         (
             "post.parquet words.csv -o out.csv",
             1,
-            "error: column 'x1': is of another kind than the encoding says\n",
+            "error: 'words.csv', row 2, column 'x1': 'high' is not a number\n  help: the model has numbers in this column: repair the value\n",
         ),
         (
             "core.parquet unseen.csv -o out.csv",

@@ -300,14 +300,35 @@ impl<'a> Input<'a> {
                     .collect::<Result<Vec<_>>>()?;
                 Ok(Input::Levels { codes, lanes, first: lane, width: levels.len() })
             }
-            _ => Err(ErrorKind::Column {
+            (Coding::Number { .. } | Coding::Boolean, Column::Text { codes, levels }) => {
+                let (row, what) = stray_text(codes, levels);
+                Err(ErrorKind::Column {
+                    column: feature.column.clone(),
+                    what: format!(
+                        "{what} in {}, and the encoding has numbers",
+                        row_name(block.position(row))
+                    ),
+                    help: Some("repair the value".to_string()),
+                }
+                .into())
+            }
+            (Coding::Levels { .. }, Column::Number(_)) => Err(ErrorKind::Column {
                 column: feature.column.clone(),
-                what: "is of another kind than the encoding says".to_string(),
-                help: None,
+                what: "holds numbers, and the encoding has categories".to_string(),
+                help: Some("read it as text, with --text where there is such a flag".to_string()),
             }
             .into()),
         }
     }
+}
+
+/// Where a column of numbers that was read as text first has what is no number, and what that is.
+pub(crate) fn stray_text(codes: &[u32], levels: &[String]) -> (usize, String) {
+    let is_number =
+        |code: &u32| levels.get(*code as usize).is_none_or(|level| level.trim().parse::<f64>().is_ok());
+    let row = codes.iter().position(|code| !is_number(code)).unwrap_or(0);
+    let value = codes.get(row).and_then(|code| levels.get(*code as usize)).map_or("", String::as_str);
+    (row, format!("'{value}' is not a number"))
 }
 
 fn unseen_level(column: &str, level: &str, position: u64) -> crate::error::Error {
@@ -530,6 +551,24 @@ mod tests {
         let labels: Vec<f64> = (0..n).map(|row| (row % 2) as f64).collect();
         let columns = vec![Column::Number(ages.into()), city.finish(), Column::Number(labels.into())];
         Block::new(0, 0, Segment { columns, len: n })
+    }
+
+    #[test]
+    fn columns_of_another_kind_are_told_with_what_is_strange() {
+        let told = |columns: Vec<Column>| {
+            let block = Block::new(0, 0, Segment { columns, len: 3 });
+            encoding().encoder(&block).err().map(|error| error.to_string())
+        };
+        let mut ages = TextBuilder::default();
+        ["40", "old", "41"].iter().for_each(|age| ages.push(Some(age)));
+        let mut columns = block(3).columns.clone();
+        columns[0] = ages.finish();
+        let expected = "column 'age': 'old' is not a number in row 2, and the encoding has numbers";
+        assert_eq!(told(columns.clone()).as_deref(), Some(expected));
+        columns.swap(0, 2);
+        columns[1] = columns[0].clone();
+        let expected = "column 'city': holds numbers, and the encoding has categories";
+        assert_eq!(told(columns).as_deref(), Some(expected));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE, Segment, TextBuilder};
 pub use crate::encoding::Unseen;
-use crate::encoding::{Coding, Encoding, LabelValue, Scratch};
+use crate::encoding::{Coding, Encoding, LabelValue, Scratch, stray_text};
 use crate::engine::thread_pool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{Output, RowFormat, RowWriter, free_name};
@@ -199,7 +199,8 @@ impl Place {
 const HELP_UNSEEN: &str = "take it for the reference level with --unseen reference";
 const HELP_MISSING: &str = "a prediction needs a value of every feature: repair the row or leave it out";
 const HELP_INEXACT: &str = "write to a .csv file, where it is copied as it is";
-const OUR_HELP: [&str; 3] = [HELP_UNSEEN, HELP_MISSING, HELP_INEXACT];
+const HELP_NUMBER: &str = "the model has numbers in this column: repair the value";
+const OUR_HELP: [&str; 4] = [HELP_UNSEEN, HELP_MISSING, HELP_INEXACT, HELP_NUMBER];
 
 /// Which columns are read, and what becomes of them.
 struct Plan {
@@ -362,8 +363,10 @@ fn usable(
                 Err(place.error(row, name, what.to_string(), HELP_MISSING))
             }
         },
-        // The encoder says what is wrong.
-        _ => Ok(column.clone()),
+        (Coding::Number { .. } | Coding::Boolean, Column::Text { codes, levels }) => {
+            let (row, what) = stray_text(codes, levels);
+            Err(place.error(row, name, what, HELP_NUMBER))
+        }
     }
 }
 
