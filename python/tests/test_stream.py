@@ -342,6 +342,15 @@ def test_rows_that_cannot_be_read_are_counted(tmp_path):
         assert (stream.rows, stream.bad_rows) == (2000, 1) and "1 row that could not be read" in repr(stream)
 
 
+def test_rows_that_are_dropped_are_counted():
+    X, y = tithe.generate("mixture", 2000)
+    X[[3, 700], 1] = np.nan
+    with tithe.Stream(size=100, missing="drop") as stream:
+        stream.add(X, y)
+        assert (stream.rows, stream.rows_dropped) == (2000, 2) and "2 rows for missing values" in repr(stream)
+        assert stream.snapshot().provenance["rows_dropped"] == 2
+
+
 def test_a_snapshot_may_be_taken_while_rows_come(table):
     seen = []
     with tithe.Stream(label="y", **SETTINGS) as stream:
