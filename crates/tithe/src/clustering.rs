@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::block::Block;
@@ -93,28 +94,43 @@ pub(crate) fn squared_distance<S: Simd, const N: usize>(
     sum
 }
 
-/// Takes note of what is the least of some rows' squared distances to the centres.
-#[inline(always)]
-pub(crate) fn take_least<S: Simd, const N: usize>(simd: S, least: &mut Few<S, N>, square: &Few<S, N>) {
-    for v in 0..N {
-        least[v] = simd.min_f64s(square[v], least[v]);
+/// The nearest of the centres that were looked at, for a few rows; of equally near ones the first.
+#[derive(Clone, Copy)]
+pub(crate) struct Nearest<S: Simd, const N: usize> {
+    /// `‖z_n − Q_i‖²`.
+    pub square: Few<S, N>,
+    /// The number i of the centre.
+    pub center: Few<S, N>,
+}
+
+impl<S: Simd, const N: usize> Nearest<S, N> {
+    /// Before the first centre.
+    #[inline(always)]
+    pub fn none(simd: S) -> Nearest<S, N> {
+        Nearest { square: [simd.splat_f64s(f64::INFINITY); N], center: [simd.splat_f64s(0.0); N] }
+    }
+
+    /// Looks at the next centre.
+    #[inline(always)]
+    pub fn look(&mut self, simd: S, center: f64, square: &Few<S, N>) {
+        for (&square, (least, nearest)) in square.iter().zip(self.square.iter_mut().zip(&mut self.center)) {
+            let nearer = simd.less_than_f64s(square, *least);
+            *least = simd.select_f64s(nearer, square, *least);
+            *nearest = simd.select_f64s(nearer, simd.splat_f64s(center), *nearest);
+        }
+    }
+
+    /// The rows of the `v`-th vector for which it is this one.
+    #[inline(always)]
+    pub fn is(&self, simd: S, v: usize, center: f64) -> S::m64s {
+        simd.equal_f64s(self.center[v], simd.splat_f64s(center))
     }
 }
 
-/// Puts what is `left` of some rows in place of their squared distance to a centre if it is the least, and 0 if not; nothing
-/// is then left for the centres that follow: of equally near ones the first is the nearest.
+/// The numbers of centres or groups, as vectors hold them.
 #[inline(always)]
-pub(crate) fn leave_to_nearest<S: Simd, const N: usize>(
-    simd: S,
-    square: &mut Few<S, N>,
-    least: &Few<S, N>,
-    left: &mut Few<S, N>,
-) {
-    for v in 0..N {
-        let nearest = simd.equal_f64s(square[v], least[v]);
-        square[v] = simd.select_f64s(nearest, left[v], simd.splat_f64s(0.0));
-        left[v] = simd.sub_f64s(left[v], square[v]);
-    }
+pub(crate) fn numbers() -> impl Iterator<Item = f64> {
+    (0u16..).map(f64::from)
 }
 
 /// Chooses k centres: k-means++ (D² weighting by mass), then Lloyd's steps, the best of a few starts. A poor start
@@ -122,7 +138,8 @@ pub(crate) fn leave_to_nearest<S: Simd, const N: usize>(
 ///
 /// Fewer distinct points than `k` give fewer centres.
 pub fn centers(points: &Points, k: usize, seed: Seed) -> Centers {
-    let tries: Vec<(f64, Centers)> = (0..STARTS).map(|start| lloyd(points, k, seed, start)).collect();
+    let tries: Vec<(f64, Centers)> =
+        (0..STARTS).into_par_iter().map(|start| lloyd(points, k, seed, start)).collect();
     let best = tries.into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
     best.map_or_else(|| Centers::new(points.dim(), Vec::new()), |(_, centers)| centers)
 }
@@ -213,17 +230,18 @@ pub fn groups(points: &Points, centers: &Centers) -> Groups {
     sums.take().groups(centers)
 }
 
+/// Groups that are summed in one sweep over a column.
+const GANG: usize = 4;
+
 /// Sums over the groups of some tiles.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupSums {
     centers: Centers,
-    mass: Vec<Sums>,
-    /// `Σ w z` over each group: k rows of dimension D.
-    sum: Vec<Sums>,
+    /// For each gang of groups its masses `Σ w`, and then for each column `Σ w z`.
+    sums: Vec<[Sums; GANG]>,
     squares: [f64; SQUARES],
-    /// Room for a tile's squared distances to each centre, and then for the weights of each group's members; whole
-    /// numbers of [`TOGETHER`].
-    members: Vec<Lane>,
+    /// For each gang, room for the weights of a tile's rows: each stands in the row's own group, and 0 in the others.
+    members: Vec<[Lane; GANG]>,
 }
 
 /// The same, for some blocks.
@@ -236,13 +254,12 @@ pub(crate) struct GroupTotals {
 
 impl GroupSums {
     pub(crate) fn new(centers: &Centers) -> GroupSums {
-        let zero = [0.0; SUMS];
+        let gangs = centers.len().div_ceil(GANG);
         GroupSums {
             centers: centers.clone(),
-            mass: vec![zero; centers.len()],
-            sum: vec![zero; centers.q.len()],
+            sums: vec![[[0.0; SUMS]; GANG]; gangs * (1 + centers.dim)],
             squares: [0.0; SQUARES],
-            members: vec![Lane::ZERO; centers.len().next_multiple_of(TOGETHER)],
+            members: vec![[Lane::ZERO; GANG]; gangs],
         }
     }
 
@@ -252,12 +269,18 @@ impl GroupSums {
 
     /// The totals of what was added; ready for the next block.
     pub(crate) fn take(&mut self) -> GroupTotals {
-        let total = |sums: &mut Sums| std::mem::replace(sums, [0.0; SUMS]).iter().sum();
-        GroupTotals {
-            mass: self.mass.iter_mut().map(total).collect(),
-            sum: self.sum.iter_mut().map(total).collect(),
-            squares: std::mem::replace(&mut self.squares, [0.0; SQUARES]).iter().sum(),
-        }
+        let (groups, dim) = (self.centers.len(), self.centers.dim);
+        let total = |group: usize, column: usize| -> f64 {
+            self.sums[group / GANG * (1 + dim) + column][group % GANG].iter().sum()
+        };
+        let totals = GroupTotals {
+            mass: (0..groups).map(|group| total(group, 0)).collect(),
+            sum: (0..groups * dim).map(|at| total(at / dim, 1 + at % dim)).collect(),
+            squares: self.squares.iter().sum(),
+        };
+        self.sums.fill([[0.0; SUMS]; GANG]);
+        self.squares = [0.0; SQUARES];
+        totals
     }
 }
 
@@ -272,66 +295,87 @@ impl WithSimd for Adding<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let GroupSums { centers, mass, sum, squares, members } = self.sums;
+        let GroupSums { centers, sums, squares, members } = self.sums;
         let (tile, w) = (self.tile, few::<S, N>(&self.tile.w.0));
         let squares = S::as_mut_simd_f64s(squares).0;
         let mut ahead = tile.ahead.in_turns(w.len() * centers.len());
         for (c, w) in w.iter().enumerate() {
-            let mut least = [simd.splat_f64s(f64::INFINITY); N];
-            for (center, member) in centers.rows().zip(members.iter_mut()) {
+            let mut nearest = Nearest::<S, N>::none(simd);
+            for (center, number) in centers.rows().zip(numbers()) {
                 ahead.take();
-                let square = squared_distance(simd, tile, c, center);
-                take_least(simd, &mut least, &square);
-                few_mut::<S, N>(&mut member.0)[c] = square;
+                nearest.look(simd, number, &squared_distance(simd, tile, c, center));
             }
             for v in 0..N {
                 let sum = &mut squares[(c * N + v) % (SQUARES / S::F64_LANES)];
-                *sum = simd.mul_add_f64s(w[v], least[v], *sum);
+                *sum = simd.mul_add_f64s(w[v], nearest.square[v], *sum);
             }
-            let mut left = *w;
-            for member in members.iter_mut().take(centers.len()) {
-                leave_to_nearest(simd, &mut few_mut::<S, N>(&mut member.0)[c], &least, &mut left);
+            for (member, number) in members.as_flattened_mut().iter_mut().zip(numbers()) {
+                for (v, member) in few_mut::<S, N>(&mut member.0)[c].iter_mut().enumerate() {
+                    *member = simd.select_f64s(nearest.is(simd, v, number), w[v], simd.splat_f64s(0.0));
+                }
             }
         }
-        for (first, members) in (0..).step_by(TOGETHER).zip(members.as_chunks().0) {
-            let groups = first..mass.len().min(first + TOGETHER);
-            add_products(simd, &mut mass[groups.clone()], 1, members, &Lane::of(1.0));
-            for (d, z) in tile.z.iter().enumerate() {
-                let sums = &mut sum[groups.start * centers.dim + d..(groups.end - 1) * centers.dim + d + 1];
-                add_products(simd, sums, centers.dim, members, z);
+        for (members, sums) in members.iter().zip(sums.chunks_exact_mut(1 + centers.dim)) {
+            if let Some((masses, sums)) = sums.split_first_mut() {
+                add_products(simd, [masses], members, [&Lane::of(1.0)]);
+                let (sums, last_sums) = sums.as_chunks_mut();
+                let (z, last_z) = tile.z.as_chunks();
+                for ([sums_0, sums_1], [z_0, z_1]) in sums.iter_mut().zip(z) {
+                    add_products(simd, [sums_0, sums_1], members, [z_0, z_1]);
+                }
+                for (sums, z) in last_sums.iter_mut().zip(last_z) {
+                    add_products(simd, [sums], members, [z]);
+                }
             }
         }
     }
 }
 
-/// Groups that are summed in one sweep over a column.
-const TOGETHER: usize = 4;
-
-/// Adds `Σ_r m_r z_r` for the members `m` of each group to every `stride`-th of the sums.
+/// Adds `Σ_r m_r z_r` for the members `m` of each group of a gang and a few columns `z`.
 #[inline(always)]
-fn add_products<S: Simd>(simd: S, sums: &mut [Sums], stride: usize, members: &[Lane; TOGETHER], z: &Lane) {
-    /// Vectors of each group's sums in one sweep: with more a plain processor has too few registers, with fewer it waits.
-    const PAIR: usize = 2;
-    let z = few::<S, PAIR>(&z.0);
-    let members = members.each_ref().map(
-        #[inline(always)]
-        |member| few::<S, PAIR>(&member.0),
-    );
-    let turns = SUMS / (PAIR * S::F64_LANES);
+fn add_products<S: Simd, const COLUMNS: usize>(
+    simd: S,
+    sums: [&mut [Sums; GANG]; COLUMNS],
+    members: &[Lane; GANG],
+    z: [&Lane; COLUMNS],
+) {
+    // As many sums at once as there are registers for: with fewer the processor waits for the last ones.
+    match S::F64_LANES {
+        8 => add_vectors::<S, COLUMNS, 2>(simd, sums, members, z),
+        _ => add_vectors::<S, COLUMNS, 1>(simd, sums, members, z),
+    }
+}
+
+#[inline(always)]
+fn add_vectors<S: Simd, const COLUMNS: usize, const N: usize>(
+    simd: S,
+    sums: [&mut [Sums; GANG]; COLUMNS],
+    members: &[Lane; GANG],
+    z: [&Lane; COLUMNS],
+) {
+    let turns = SUMS / (N * S::F64_LANES);
     for turn in 0..turns {
-        let mut local = [[simd.splat_f64s(0.0); PAIR]; TOGETHER];
-        for (local, sums) in local.iter_mut().zip(sums.iter().step_by(stride)) {
-            *local = few::<S, PAIR>(sums)[turn];
+        let mut local = [[[simd.splat_f64s(0.0); N]; GANG]; COLUMNS];
+        for c in 0..COLUMNS {
+            for g in 0..GANG {
+                local[c][g] = few::<S, N>(&sums[c][g])[turn];
+            }
         }
-        for (at, z) in z.iter().enumerate().skip(turn).step_by(turns) {
-            for (local, member) in local.iter_mut().zip(&members) {
-                for v in 0..PAIR {
-                    local[v] = simd.mul_add_f64s(member[at][v], z[v], local[v]);
+        for at in (turn..TILE / (N * S::F64_LANES)).step_by(turns) {
+            for g in 0..GANG {
+                let member = &few::<S, N>(&members[g].0)[at];
+                for c in 0..COLUMNS {
+                    let z = &few::<S, N>(&z[c].0)[at];
+                    for v in 0..N {
+                        local[c][g][v] = simd.mul_add_f64s(member[v], z[v], local[c][g][v]);
+                    }
                 }
             }
         }
-        for (local, sums) in local.iter().zip(sums.iter_mut().step_by(stride)) {
-            few_mut::<S, PAIR>(sums)[turn] = *local;
+        for c in 0..COLUMNS {
+            for g in 0..GANG {
+                few_mut::<S, N>(&mut sums[c][g])[turn] = local[c][g];
+            }
         }
     }
 }

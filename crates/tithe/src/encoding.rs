@@ -444,7 +444,7 @@ impl Encoder<'_> {
             #[inline(always)]
             || self.fill(rows, scratch),
         );
-        let ahead = Ahead { columns: &self.numbers, row: (t + 1) * TILE };
+        let ahead = Ahead { columns: &self.numbers, row: (t + 2) * TILE };
         Tile { z: &scratch.z, w: &scratch.w, len, ahead }
     }
 

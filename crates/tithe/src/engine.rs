@@ -393,7 +393,7 @@ impl<'a, P: Pass> Run<'a, P> {
             observer: engine.observer,
             kept,
             keeper: kept.is_none().then(|| Mutex::new(Keeper::new(engine.memory))),
-            assembly: Mutex::new(Assembly::new(engine.block_rows, first_block)),
+            assembly: Mutex::new(Assembly::new(engine.block_rows, engine.table.source().rows(), first_block)),
             merged: Mutex::new(Merged { next: 0, state: None, waiting: BTreeMap::new() }),
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),

@@ -28,9 +28,22 @@ impl Fingerprint {
         let hasher = RowHasher::new(block);
         let mut fingerprint = Fingerprint::default();
         for start in (0..block.len).step_by(STRIP) {
-            fingerprint.merge(hasher.rows(start..block.len.min(start + STRIP)));
+            let rows = start..block.len.min(start + STRIP);
+            let mut hashes = [0; STRIP];
+            let hashes = &mut hashes[..rows.len()];
+            (0..block.columns.len()).for_each(|column| hasher.add(column, rows.clone(), hashes));
+            fingerprint.merge(Fingerprint::of_hashes(hashes));
         }
         fingerprint
+    }
+
+    /// The fingerprint of rows whose values are all in their hashes.
+    pub(crate) fn of_hashes(hashes: &[u64]) -> Fingerprint {
+        let sum = vectorized(
+            #[inline(always)]
+            || hashes.iter().fold(0u64, |sum, hash| sum.wrapping_add(scrambled(*hash))),
+        );
+        Fingerprint(sum)
     }
 
     /// A checksum of bytes, whose order matters: any single changed byte shows.
@@ -44,10 +57,14 @@ impl Fingerprint {
     }
 }
 
-/// Hashes the rows of a block, a strip at a time.
+/// Hashes the rows of a block, some of them and a column at a time.
 pub(crate) struct RowHasher<'a> {
-    columns: Vec<(u64, Input<'a>)>,
+    columns: Vec<(ColumnKey, Input<'a>)>,
 }
+
+/// What a column's values are hashed under.
+#[derive(Clone, Copy)]
+pub(crate) struct ColumnKey(u64);
 
 enum Input<'a> {
     Numbers(&'a [f64]),
@@ -63,47 +80,68 @@ impl<'a> RowHasher<'a> {
                 Input::Levels(codes, levels.iter().map(|level| hash_of_text(level)).collect())
             }
         };
-        let columns =
-            block.columns.iter().zip(1..).map(|(column, number)| (scrambled(number), input(column)));
+        let columns = block
+            .columns
+            .iter()
+            .zip(1..)
+            .map(|(column, number)| (ColumnKey(scrambled(number)), input(column)));
         RowHasher { columns: columns.collect() }
     }
 
-    /// The fingerprint of at most [`STRIP`] rows.
-    pub fn rows(&self, rows: Range<usize>) -> Fingerprint {
-        let mut hashes = [0; STRIP];
-        let hashes = &mut hashes[..rows.len()];
-        for (key, input) in &self.columns {
-            match input {
-                Input::Numbers(values) => vectorized(
-                    #[inline(always)]
-                    || {
-                        for (hash, value) in hashes.iter_mut().zip(&values[rows.clone()]) {
-                            // Adding 0 makes −0 the 0 that it equals.
-                            *hash = with(*hash, (value + 0.0).to_bits(), *key);
-                        }
-                    },
-                ),
-                Input::Levels(codes, levels) => {
-                    for (hash, code) in hashes.iter_mut().zip(&codes[rows.clone()]) {
-                        *hash = with(*hash, levels.get(*code as usize).copied().unwrap_or(MISSING), *key);
+    /// Adds a column's values to the hashes of some rows.
+    pub fn add(&self, column: usize, rows: Range<usize>, hashes: &mut [u64]) {
+        let (key, input) = &self.columns[column];
+        match input {
+            Input::Numbers(values) => vectorized(
+                #[inline(always)]
+                || {
+                    for (hash, value) in hashes.iter_mut().zip(&values[rows]) {
+                        *hash = key.add_number(*hash, *value);
                     }
+                },
+            ),
+            Input::Levels(codes, levels) => {
+                for (hash, code) in hashes.iter_mut().zip(&codes[rows]) {
+                    *hash = key.add(*hash, levels.get(*code as usize).copied().unwrap_or(MISSING));
                 }
             }
         }
-        let sum = vectorized(
-            #[inline(always)]
-            || hashes.iter().fold(0u64, |sum, hash| sum.wrapping_add(scrambled(*hash))),
-        );
-        Fingerprint(sum)
+    }
+
+    /// The same for two columns, this one and the next: hashes are fetched and put back half as often.
+    pub fn add_two(&self, column: usize, rows: Range<usize>, hashes: &mut [u64]) {
+        match &self.columns[column..column + 2] {
+            [(first_key, Input::Numbers(first)), (second_key, Input::Numbers(second))] => vectorized(
+                #[inline(always)]
+                || {
+                    let values = first[rows.clone()].iter().zip(&second[rows]);
+                    for (hash, (first, second)) in hashes.iter_mut().zip(values) {
+                        *hash = second_key.add_number(first_key.add_number(*hash, *first), *second);
+                    }
+                },
+            ),
+            _ => {
+                self.add(column, rows.clone(), hashes);
+                self.add(column + 1, rows, hashes);
+            }
+        }
     }
 }
 
-/// A row's hash with one more value: the product of the two halves of the value under the column's key, as in
-/// Black, Halevi, Krawczyk, Krovetz and Rogaway's NH; one multiplication of 32 bits, which every vector unit has.
-#[inline(always)]
-fn with(hash: u64, value: u64, key: u64) -> u64 {
-    let keyed = value.wrapping_add(key);
-    hash.wrapping_add(keyed).wrapping_add((keyed & 0xffff_ffff) * (keyed >> 32))
+impl ColumnKey {
+    /// A row's hash with one more value: the product of the two halves of the value under the column's key, as in
+    /// Black, Halevi, Krawczyk, Krovetz and Rogaway's NH; one multiplication of 32 bits, which every vector unit has.
+    #[inline(always)]
+    fn add(self, hash: u64, value: u64) -> u64 {
+        let keyed = value.wrapping_add(self.0);
+        hash.wrapping_add(keyed.wrapping_add((keyed & 0xffff_ffff) * (keyed >> 32)))
+    }
+
+    /// The same for a number: −0 is the 0 that it equals.
+    #[inline(always)]
+    pub fn add_number(self, hash: u64, value: f64) -> u64 {
+        self.add(hash, (value + 0.0).to_bits())
+    }
 }
 
 fn hash_of_text(text: &str) -> u64 {

@@ -15,7 +15,7 @@ use std::f64::consts::LOG2_E;
 use pulp::{Simd, WithSimd};
 use serde::{Deserialize, Serialize};
 
-use crate::clustering::{Centers, Groups, leave_to_nearest, squared_distance, take_least};
+use crate::clustering::{Centers, Groups, Nearest, numbers, squared_distance};
 use crate::math::{Few, dot, each, few, few_mut, roots, two_to_minus, with_vectors};
 use crate::points::{Lane, Tile, Turns};
 
@@ -57,18 +57,9 @@ const N: usize = 4;
 /// Where less than this share is left of what a squared distance is put together from, it is computed anew.
 const LEAST_LEFT: f64 = 0.125;
 
-/// Room for the distances of a tile's rows to every group.
+/// Room for the distances `‖z_n − A_i‖` of a tile's rows to what stands for each group.
 #[derive(Clone, Debug, Default)]
-pub struct Distances(Vec<Distance>);
-
-/// How far rows are from a group.
-#[derive(Clone, Copy, Debug)]
-struct Distance {
-    /// 1 for the group's own rows, 0 for others; until all groups are known, `‖z_n − Q_i‖²`.
-    own: Lane,
-    /// `‖z_n − A_i‖`.
-    anchor: Lane,
-}
+pub struct Distances(Vec<Lane>);
 
 /// All that the bound depends on but the row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -130,7 +121,7 @@ impl Bound {
 
     /// The shares `s_n` of a tile's rows; 0 for its padding.
     pub fn shares(&self, tile: &Tile<'_>, room: &mut Distances, shares: &mut Lane) {
-        room.0.resize(self.centers.len(), Distance { own: Lane::ZERO, anchor: Lane::ZERO });
+        room.0.resize(self.centers.len(), Lane::ZERO);
         with_vectors(Sharing { bound: self, tile, distances: &mut room.0, shares });
     }
 }
@@ -139,7 +130,7 @@ impl Bound {
 struct Sharing<'a> {
     bound: &'a Bound,
     tile: &'a Tile<'a>,
-    distances: &'a mut [Distance],
+    distances: &'a mut [Lane],
     shares: &'a mut Lane,
 }
 
@@ -151,26 +142,25 @@ impl WithSimd for Sharing<'_> {
         let chunks = few::<S, N>(&self.tile.w.0).len();
         let mut ahead = self.tile.ahead.in_turns(chunks * self.distances.len());
         for c in 0..chunks {
-            self.find_distances(simd, c, &mut ahead);
-            let shares = self.few_shares(simd, c);
+            let own = self.find_distances(simd, c, &mut ahead);
+            let shares = self.few_shares(simd, c, &own);
             few_mut::<S, N>(&mut self.shares.0)[c] = shares;
         }
     }
 }
 
 impl Sharing<'_> {
-    /// The shares of the `c`-th few rows.
+    /// The shares of the `c`-th few rows, whose own groups are those of the nearest centres.
     #[inline(always)]
-    fn few_shares<S: Simd>(&self, simd: S, c: usize) -> Few<S, N> {
+    fn few_shares<S: Simd>(&self, simd: S, c: usize, own: &Nearest<S, N>) -> Few<S, N> {
         let Bound { groups, anchors, radius, theta_star, rule, .. } = self.bound;
         let (zero, w) = (simd.splat_f64s(0.0), &few::<S, N>(&self.tile.w.0)[c]);
 
         // The mass of each row's own group without it, and by how much that moves its mean away.
         let mut own_mass = [zero; N];
-        for (distance, &mass) in self.distances.iter().zip(&groups.mass) {
-            let (own, mass) = (&few::<S, N>(&distance.own.0)[c], simd.splat_f64s(mass));
-            for v in 0..N {
-                own_mass[v] = simd.mul_add_f64s(own[v], mass, own_mass[v]);
+        for (&mass, number) in groups.mass.iter().zip(numbers()) {
+            for (v, own_mass) in own_mass.iter_mut().enumerate() {
+                *own_mass = simd.select_f64s(own.is(simd, v, number), simd.splat_f64s(mass), *own_mass);
             }
         }
         // Where nothing is left of a group the stretch is infinite or NaN; its mass of 0 counts for nothing all the same.
@@ -185,24 +175,26 @@ impl Sharing<'_> {
         // e⁻ᵃ = 2^(−a·log₂e), which is quicker to compute.
         let rate = simd.splat_f64s(radius * LOG2_E);
         let mut sum = *w;
-        for (distance, (anchor, &mass)) in self.distances.iter().zip(anchors.iter().zip(&groups.mass)) {
-            let (own, apart) = (&few::<S, N>(&distance.own.0)[c], &few::<S, N>(&distance.anchor.0)[c]);
+        for ((apart, number), (anchor, &mass)) in
+            self.distances.iter().zip(numbers()).zip(anchors.iter().zip(&groups.mass))
+        {
+            let apart = &few::<S, N>(&apart.0)[c];
             let mut far = match theta_star {
                 Some(theta_star) => along(simd, self.tile, c, &anchor.point, theta_star),
                 None => [zero; N],
             };
+            let mut mass = [simd.splat_f64s(mass); N];
             for v in 0..N {
                 far[v] = simd.mul_add_f64s(rate, apart[v], simd.mul_f64s(far[v], simd.splat_f64s(LOG2_E)));
-                let own = simd.greater_than_f64s(own[v], zero);
+                let own = own.is(simd, v, number);
                 far[v] = simd.select_f64s(own, simd.mul_f64s(far[v], stretch[v]), far[v]);
+                mass[v] = simd.select_f64s(own, rest[v], mass[v]);
             }
             for far in each::<S, N>(&mut far) {
                 *far = two_to_minus(*far);
             }
             for v in 0..N {
-                let own = simd.greater_than_f64s(own[v], zero);
-                let mass = simd.select_f64s(own, rest[v], simd.splat_f64s(mass));
-                sum[v] = simd.mul_add_f64s(mass, far[v], sum[v]);
+                sum[v] = simd.mul_add_f64s(mass[v], far[v], sum[v]);
             }
         }
         for v in 0..N {
@@ -212,18 +204,17 @@ impl Sharing<'_> {
         sum
     }
 
-    /// Finds the distances of the `c`-th few rows to every group.
+    /// Finds the distances of the `c`-th few rows to what stands for each group, and the nearest centres.
     ///
     /// One sweep over the columns serves a centre and its anchor:
     /// `‖z − A‖² = ‖z − Q‖² + (z − Q)·2(Q − A) + ‖Q − A‖²`.
     #[inline(always)]
-    fn find_distances<S: Simd>(&mut self, simd: S, c: usize, ahead: &mut Turns<'_>) {
+    fn find_distances<S: Simd>(&mut self, simd: S, c: usize, ahead: &mut Turns<'_>) -> Nearest<S, N> {
         let zero = [simd.splat_f64s(0.0); N];
         let never = simd.less_than_f64s(zero[0], zero[0]);
-        let mut least = [simd.splat_f64s(f64::INFINITY); N];
-        for (distance, (center, anchor)) in
-            self.distances.iter_mut().zip(self.bound.centers.rows().zip(&self.bound.anchors))
-        {
+        let mut nearest = Nearest::none(simd);
+        let centers = self.bound.centers.rows().zip(&self.bound.anchors).zip(numbers());
+        for (distance, ((center, anchor), number)) in self.distances.iter_mut().zip(centers) {
             ahead.take();
             let (mut to_center, mut cross) = (zero, zero);
             for (z, (&q, &offset)) in self.tile.z.iter().zip(center.iter().zip(&anchor.offset)) {
@@ -234,8 +225,7 @@ impl Sharing<'_> {
                     cross[v] = simd.mul_add_f64s(apart, offset, cross[v]);
                 }
             }
-            take_least(simd, &mut least, &to_center);
-            few_mut::<S, N>(&mut distance.own.0)[c] = to_center;
+            nearest.look(simd, number, &to_center);
 
             let (between, least_left) = (simd.splat_f64s(anchor.between), simd.splat_f64s(LEAST_LEFT));
             let mut to_anchor = zero;
@@ -254,12 +244,9 @@ impl Sharing<'_> {
                 }
             }
             roots(simd, &mut to_anchor);
-            few_mut::<S, N>(&mut distance.anchor.0)[c] = to_anchor;
+            few_mut::<S, N>(&mut distance.0)[c] = to_anchor;
         }
-        let mut left = [simd.splat_f64s(1.0); N];
-        for distance in self.distances.iter_mut() {
-            leave_to_nearest(simd, &mut few_mut::<S, N>(&mut distance.own.0)[c], &least, &mut left);
-        }
+        nearest
     }
 }
 
@@ -342,7 +329,7 @@ mod tests {
                     bound.shares(&tile, &mut room, &mut native);
                     let shares_by = |run: &dyn Fn(Sharing<'_>)| {
                         let nothing = Lane::of(f64::NAN);
-                        let mut distances = [Distance { own: nothing, anchor: nothing }; 3];
+                        let mut distances = [nothing; 3];
                         let mut shares = nothing;
                         run(Sharing {
                             bound: &bound,

@@ -9,11 +9,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::block::{Block, RowSet};
-use crate::math::vectorized;
+use crate::math::{total, vectorized};
 use crate::rng::{Lots, Rng};
 
 /// Slots whose luck is drawn together.
 const GANG: usize = 64;
+
+/// Rows kept for each winner, at the most: to find out which have lost takes time, and holds up whoever merges.
+const MOST_KEPT: usize = 16;
 
 /// The state of M races, for some blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -85,30 +88,28 @@ impl Racer {
 
     /// Races the rows of a block, row n at rate `shares[n] ≥ 0`.
     pub fn race(&mut self, block: &Block, shares: &[f64], rng: &mut Rng) -> Slots {
+        let outcome = self.outcome(shares, rng);
+        let rows = RowSet::copy(block, &outcome.rows);
+        outcome.slots(rows, |row| shares[row])
+    }
+
+    /// The same, with nothing copied yet.
+    pub fn outcome(&mut self, shares: &[f64], rng: &mut Rng) -> Outcome {
         let mut cumulative = std::mem::take(&mut self.cumulative);
         let total = running_sums(shares, &mut cumulative);
-        let find = |place: f64| find(place * total, shares, &cumulative);
-        let slots = self.race_by(block, total, find, |row| shares[row], rng);
+        let place_of = |place: f64| find(place * total, shares, &cumulative);
+        let outcome = self.outcome_by(shares.len(), total, place_of, rng);
         self.cumulative = cumulative;
-        slots
+        outcome
     }
 
-    /// Races the rows of a block, all at rate 1.
-    pub fn race_alike(&mut self, block: &Block, rng: &mut Rng) -> Slots {
-        let rows = block.len as f64;
-        let find = |place: f64| (place * rows) as usize % block.len;
-        self.race_by(block, rows, find, |_| 1.0, rng)
+    /// The outcome of a race of so many rows, all at rate 1.
+    pub fn outcome_alike(&mut self, rows: usize, rng: &mut Rng) -> Outcome {
+        self.outcome_by(rows, rows as f64, |place| (place * rows as f64) as usize % rows, rng)
     }
 
-    /// Races rows of which `find` gives the one at a place in [0, 1) of their running total.
-    fn race_by(
-        &mut self,
-        block: &Block,
-        total: f64,
-        find: impl Fn(f64) -> usize,
-        share: impl Fn(usize) -> f64,
-        rng: &mut Rng,
-    ) -> Slots {
+    /// The outcome of a race of so many rows, of which `find` gives the one at a place in [0, 1) of their running total.
+    fn outcome_by(&mut self, rows: usize, total: f64, find: impl Fn(f64) -> usize, rng: &mut Rng) -> Outcome {
         let mut winners = Vec::new();
         if total > 0.0 {
             // A slot's luck goes by its number alone: no thread's earlier blocks have a say in it.
@@ -142,39 +143,85 @@ impl Racer {
                 }
             }
         }
-        let part = Part::copy(block, share, &mut winners);
-        Slots { total, winners, parts: part.into_iter().collect() }
+        Outcome { total, rows: in_order(&mut winners, rows), winners }
     }
 }
 
-/// Rows whose shares make one running sum: few are looked at closely, and their sum is quick.
-const STEP: usize = 128;
+/// The rows that won, of so many, each once and in order; the winners then name places among these.
+fn in_order(winners: &mut [Winner], rows: usize) -> Vec<usize> {
+    let place = |winner: &Winner| (winner.row as usize / 64, winner.row % 64);
+    // A bit for each row; and how many rows ahead of each word of them have won.
+    let mut won = vec![0u64; rows.div_ceil(64)];
+    for winner in &*winners {
+        let (word, bit) = place(winner);
+        won[word] |= 1 << bit;
+    }
+    let mut ahead = Vec::with_capacity(won.len());
+    let mut in_order = Vec::with_capacity(winners.len());
+    for (word, &bits) in won.iter().enumerate() {
+        ahead.push(in_order.len() as u32);
+        let mut left = bits;
+        while left != 0 {
+            in_order.push(word * 64 + left.trailing_zeros() as usize);
+            left &= left - 1;
+        }
+    }
+    for winner in winners {
+        let (word, bit) = place(winner);
+        winner.row = ahead[word] + (won[word] & ((1 << bit) - 1)).count_ones();
+    }
+    in_order
+}
+
+/// Who won the races of a block.
+pub struct Outcome {
+    total: f64,
+    winners: Vec<Winner>,
+    /// The rows that won, each once, in order.
+    pub rows: Vec<usize>,
+}
+
+impl Outcome {
+    /// The state of the races, with copies of the rows that won.
+    pub fn slots(self, rows: RowSet, share: impl Fn(usize) -> f64) -> Slots {
+        let part = Part { rows, shares: self.rows.into_iter().map(share).collect() };
+        let parts = if self.winners.is_empty() { Vec::new() } else { vec![part] };
+        Slots { total: self.total, winners: self.winners, parts }
+    }
+}
+
+/// Rows whose shares make one running sum: few are looked at one by one, and their sum is quick.
+const STEP: usize = 32;
 
 /// The sums of the shares up to and with each step; returns that of all.
 fn running_sums(shares: &[f64], sums: &mut Vec<f64>) -> f64 {
-    let mut total = 0.0;
     sums.clear();
-    sums.extend(shares.chunks(STEP).map(|step| {
-        total += vectorized(
-            #[inline(always)]
-            || sum_by_lanes(step),
-        );
-        total
-    }));
-    total
+    sums.reserve(shares.len().div_ceil(STEP));
+    vectorized(
+        #[inline(always)]
+        || {
+            let mut all = 0.0;
+            for step in shares.chunks(STEP) {
+                all += sum_of_step(step);
+                sums.push(all);
+            }
+            all
+        },
+    )
 }
 
 #[inline(always)]
-fn sum_by_lanes(values: &[f64]) -> f64 {
-    const LANES: usize = 32;
-    let (whole, rest) = values.as_chunks::<LANES>();
+fn sum_of_step(shares: &[f64]) -> f64 {
+    const LANES: usize = 8;
+    let (whole, rest) = shares.as_chunks::<LANES>();
     let mut lanes = [0.0; LANES];
-    for values in whole {
+    for shares in whole {
         for l in 0..LANES {
-            lanes[l] += values[l];
+            lanes[l] += shares[l];
         }
     }
-    lanes.iter().chain(rest).sum()
+    lanes.iter_mut().zip(rest).for_each(|(lane, share)| *lane += share);
+    total(&lanes)
 }
 
 /// The row at `place` of the shares' running total; never one without a share, if there is any other.
@@ -198,20 +245,6 @@ fn find(place: f64, shares: &[f64], sums: &[f64]) -> usize {
 }
 
 impl Part {
-    /// Copies the rows that won, each once, and tells the winners where they are now.
-    fn copy(block: &Block, share: impl Fn(usize) -> f64, winners: &mut [Winner]) -> Option<Part> {
-        let mut rows: Vec<usize> = winners.iter().map(|winner| winner.row as usize).collect();
-        if rows.is_empty() {
-            return None;
-        }
-        rows.sort_unstable();
-        rows.dedup();
-        for winner in winners.iter_mut() {
-            winner.row = rows.partition_point(|kept| *kept < winner.row as usize) as u32;
-        }
-        Some(Part { rows: RowSet::copy(block, &rows), shares: rows.iter().map(|&row| share(row)).collect() })
-    }
-
     fn take(&self, rows: &[usize]) -> Part {
         Part { rows: self.rows.take(rows), shares: rows.iter().map(|&row| self.shares[row]).collect() }
     }
@@ -235,37 +268,44 @@ impl Slots {
         self.winners = faster(std::mem::take(&mut self.winners), theirs);
         // Rows that lost are let go in time, so that memory stays O(M).
         let kept: usize = self.parts.iter().map(|part| part.rows.len()).sum();
-        if kept > 4 * self.winners.len() + 64 {
+        if kept > MOST_KEPT * self.winners.len() + 64 {
             self.compact();
         }
     }
 
     /// Lets go of the rows that won nothing, and makes one part of the others, by position.
     fn compact(&mut self) {
-        let mut live: Vec<(u32, u32)> = self.winners.iter().map(|winner| (winner.part, winner.row)).collect();
-        live.sort_unstable_by_key(|&(part, row)| self.parts[part as usize].rows.positions[row as usize]);
-        live.dedup();
-        let mut by_part: Vec<Vec<usize>> = vec![Vec::new(); self.parts.len()];
-        for &(part, row) in &live {
-            by_part[part as usize].push(row as usize);
+        let mut places: Vec<Vec<Option<u32>>> =
+            self.parts.iter().map(|part| vec![None; part.rows.len()]).collect();
+        for winner in &self.winners {
+            places[winner.part as usize][winner.row as usize] = Some(0);
         }
-        let kept: Vec<Part> = self
-            .parts
-            .iter()
-            .zip(&by_part)
-            .filter(|(_, rows)| !rows.is_empty())
-            .map(|(part, rows)| part.take(rows))
-            .collect();
-        let Some(joined) = (!kept.is_empty()).then(|| Part::concat(kept)) else { return };
-        let mut order: Vec<usize> = (0..joined.rows.positions.len()).collect();
-        order.sort_unstable_by_key(|&row| joined.rows.positions[row]);
-        let sorted = joined.take(&order);
+        let mut kept = Vec::with_capacity(self.parts.len());
+        let mut next = 0..;
+        for (part, places) in self.parts.iter().zip(&mut places) {
+            let mut rows = Vec::with_capacity(places.len());
+            for (row, place) in places.iter_mut().enumerate().filter(|(_, place)| place.is_some()) {
+                rows.push(row);
+                *place = next.next();
+            }
+            if !rows.is_empty() {
+                kept.push(part.take(&rows));
+            }
+        }
+        if kept.is_empty() {
+            return;
+        }
+        let joined = Part::concat(kept);
+        // Blocks that were merged in order are in order; others are put in order.
+        let mut order: Vec<usize> = (0..joined.rows.len()).collect();
+        order.sort_by_key(|&row| joined.rows.positions[row]);
+        let mut rank = vec![0; order.len()];
+        order.iter().zip(0..).for_each(|(&row, place)| rank[row] = place);
         for winner in &mut self.winners {
-            let position = self.parts[winner.part as usize].rows.positions[winner.row as usize];
-            winner.row = sorted.rows.positions.partition_point(|&kept| kept < position) as u32;
-            winner.part = 0;
+            let place = places[winner.part as usize][winner.row as usize].map_or(0, |place| place as usize);
+            (winner.part, winner.row) = (0, rank[place]);
         }
-        self.parts = vec![sorted];
+        self.parts = vec![if order.is_sorted() { joined } else { joined.take(&order) }];
     }
 
     /// Moves all rows to other positions, in the same order.
@@ -416,7 +456,7 @@ mod tests {
         let mut slots = states.next().expect("a block");
         for state in states {
             slots.merge(state);
-            assert!(slots.parts.iter().map(|part| part.rows.len()).sum::<usize>() <= 4 * 10 + 64 + 10);
+            assert!(slots.parts.iter().map(|part| part.rows.len()).sum::<usize>() <= MOST_KEPT * 10 + 64);
         }
         let picked = slots.finish().expect("rows");
         assert_eq!(picked.counts.iter().sum::<u32>(), 10);

@@ -2,15 +2,17 @@
 //! the data, and a uniform choice of rows for the clustering. One pass.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use pulp::{Simd, WithSimd};
 use serde::{Deserialize, Serialize};
 
-use crate::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE, RowSet, row_name};
+use crate::block::{Block, Column, Copying, Field, INEXACT, Kind, MISSING_CODE, RowSet, row_name};
 use crate::encoding::{Coding, Encoding, Feature, Label, LabelValue, Unseen};
 use crate::engine::{Engine, Missing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fingerprint::{Fingerprint, RowHasher, STRIP};
-use crate::math::vectorized;
+use crate::math::{vectorized, with_vectors};
 use crate::pass::Pass;
 use crate::rng::{Purpose, Seed};
 use crate::slots::{Picked, Racer, Slots};
@@ -264,19 +266,28 @@ impl Pass for Survey {
             Some(Column::Number(weights)) => Some(&weights[..]),
             _ => None,
         };
-        // A strip of rows at a time: the values that a sum has fetched are still at hand for the hash.
+        // Who wins does not depend on what the rows hold: they are copied while they are at hand.
+        let mut rng = self.seed.stream(Purpose::ClusteringRows, block.stream);
+        let outcome = match weights {
+            None => racer.outcome_alike(block.len, &mut rng),
+            // A weight that is not one is reported by `check`; it must not spoil the race before that.
+            Some(weights) => {
+                let usable = weights.iter().all(|weight| *weight > 0.0 && weight.is_finite());
+                racer.outcome(if usable { weights } else { &[] }, &mut rng)
+            }
+        };
+        let rows = outcome.rows.clone();
+        let mut copying = Copying::new(block, &rows);
+        // A strip of rows at a time: what a sum has fetched is still there for the hash, and for the copy.
         let mut sums: Vec<MomentSums> = vec![MomentSums::default(); features];
         let mut fingerprint = Fingerprint::default();
         let hasher = RowHasher::new(block);
         for start in (0..block.len).step_by(STRIP) {
             let rows = start..block.len.min(start + STRIP);
-            for (sums, column) in sums.iter_mut().zip(&block.columns) {
-                if let Column::Number(values) = column {
-                    sums.add(&values[rows.clone()], weights.map(|weights| &weights[rows.clone()]));
-                }
-            }
-            fingerprint.merge(hasher.rows(rows));
+            fingerprint.merge(sweep(block, rows.clone(), weights, &hasher, &mut sums));
+            copying.go_on(rows.end);
         }
+        let picks = outcome.slots(copying.finish(), |row| weights.map_or(1.0, |weights| weights[row]));
         let columns = block
             .columns
             .iter()
@@ -290,15 +301,6 @@ impl Pass for Survey {
                 }
             })
             .collect();
-        let mut rng = self.seed.stream(Purpose::ClusteringRows, block.stream);
-        let picks = match weights {
-            None => racer.race_alike(block, &mut rng),
-            // A weight that is not one is reported by `check`; it must not spoil the race before that.
-            Some(weights) => {
-                let usable = weights.iter().all(|weight| *weight > 0.0 && weight.is_finite());
-                racer.race(block, if usable { weights } else { &[] }, &mut rng)
-            }
-        };
         Ok(Found { rows_read: block.rows_read as u64, rows: block.len as u64, columns, picks, fingerprint })
     }
 
@@ -361,6 +363,38 @@ impl Survey {
     }
 }
 
+/// Adds some rows to the sums of the features, the first of the columns; the fingerprint of these rows.
+fn sweep(
+    block: &Block,
+    rows: Range<usize>,
+    weights: Option<&[f64]>,
+    hasher: &RowHasher<'_>,
+    sums: &mut [MomentSums],
+) -> Fingerprint {
+    let mut hashes = [0; STRIP];
+    let hashes = &mut hashes[..rows.len()];
+    let weights = weights.map(|weights| &weights[rows.clone()]);
+    let mut c = 0;
+    while c < block.columns.len() {
+        // Two at once: the hashes are fetched and put back half as often.
+        if let (None, [Column::Number(first), Column::Number(second), ..], Some([first_sums, second_sums])) =
+            (weights, &block.columns[c..], sums.get_mut(c..c + 2))
+        {
+            let values = [&first[rows.clone()], &second[rows.clone()]];
+            MomentSums::add_two([first_sums, second_sums], values);
+            hasher.add_two(c, rows.clone(), hashes);
+            c += 2;
+            continue;
+        }
+        if let (Column::Number(values), Some(sums)) = (&block.columns[c], sums.get_mut(c)) {
+            sums.add(&values[rows.clone()], weights);
+        }
+        hasher.add(c, rows.clone(), hashes);
+        c += 1;
+    }
+    Fingerprint::of_hashes(hashes)
+}
+
 fn number_feature(block: &Block, values: &[f64], moments: Moments) -> ColumnFound {
     let flaws = if moments.squares.is_finite() { Flaws::default() } else { Flaws::of(block, values) };
     ColumnFound { flaws, moments, ..ColumnFound::default() }
@@ -378,16 +412,18 @@ fn number_label(block: &Block, values: &[f64]) -> ColumnFound {
             numbers.0.push((value, Seen { mass: 0.0, first: block.position(row) }));
         }
     }
-    let mut accounted = 0;
-    for (value, seen) in &mut numbers.0 {
-        let count: u64 = vectorized(
+    if let [(one, seen_one), (other, seen_other)] = &mut numbers.0[..] {
+        let (ones, others) = vectorized(
             #[inline(always)]
-            || values.iter().map(|v| u64::from(v == value)).sum(),
+            || {
+                values.iter().fold((0u64, 0u64), |(ones, others), value| {
+                    (ones + u64::from(value == one), others + u64::from(value == other))
+                })
+            },
         );
-        seen.mass = count as f64;
-        accounted += count;
+        (seen_one.mass, seen_other.mass) = (ones as f64, others as f64);
     }
-    if accounted != values.len() as u64 {
+    if numbers.0.iter().map(|(_, seen)| seen.mass).sum::<f64>() != values.len() as f64 {
         flaws = Flaws::of(block, values);
         numbers = Numbers::default();
         for (row, value) in values.iter().enumerate().filter(|(_, value)| value.is_finite()) {
@@ -460,8 +496,8 @@ impl Moments {
     }
 }
 
-/// Running sums side by side: their order never changes, and each vector unit has several to work on.
-const LANES: usize = 32;
+/// Running sums side by side: their order never changes, and those of two columns have room in the registers of any processor.
+const LANES: usize = 8;
 
 /// Sums for the moments of a column, about its first value so that a large mean costs no accuracy.
 #[derive(Clone, Copy, Default)]
@@ -487,6 +523,14 @@ impl MomentSums {
                 None => self.add_plain(values, shift),
             },
         );
+    }
+
+    /// Adds some rows without weights to the sums of two columns.
+    fn add_two(sums: [&mut MomentSums; 2], values: [&[f64]; 2]) {
+        let [Some(&first), Some(&second)] = values.map(<[f64]>::first) else { return };
+        let [a, b] = sums;
+        (a.shift, b.shift) = (a.shift.or(Some(first)), b.shift.or(Some(second)));
+        with_vectors(AddingTwo { sums: [a, b], values });
     }
 
     #[inline(always)]
@@ -527,6 +571,48 @@ impl MomentSums {
         let mean = sum / mass;
         // `max` would turn a NaN into 0; adding 0·squares keeps what is not finite so.
         Moments { mass, mean: shift + mean, squares: (squares - sum * mean).max(0.0) + 0.0 * squares }
+    }
+}
+
+/// Adds some rows without weights to the sums of two columns at once: memory is quicker at two stretches than at one.
+struct AddingTwo<'a> {
+    sums: [&'a mut MomentSums; 2],
+    values: [&'a [f64]; 2],
+}
+
+impl WithSimd for AddingTwo<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let AddingTwo { sums: [a, b], values: [a_values, b_values] } = self;
+        let (a_shift, b_shift) = (a.shift.unwrap_or(0.0), b.shift.unwrap_or(0.0));
+        let ((a_whole, a_rest), (b_whole, b_rest)) =
+            (a_values.as_chunks::<LANES>(), b_values.as_chunks::<LANES>());
+        let vectors = LANES / S::F64_LANES;
+        let mut local = [[simd.splat_f64s(0.0); LANES]; 4];
+        for (local, sums) in local.iter_mut().zip([&a.sum, &a.squares, &b.sum, &b.squares]) {
+            local[..vectors].copy_from_slice(S::as_simd_f64s(sums).0);
+        }
+        let (x_shift, y_shift) = (simd.splat_f64s(a_shift), simd.splat_f64s(b_shift));
+        for (x, y) in a_whole.iter().zip(b_whole) {
+            let (x, y) = (S::as_simd_f64s(x).0, S::as_simd_f64s(y).0);
+            for v in 0..vectors {
+                let (x, y) = (simd.sub_f64s(x[v], x_shift), simd.sub_f64s(y[v], y_shift));
+                local[0][v] = simd.add_f64s(local[0][v], x);
+                local[1][v] = simd.mul_add_f64s(x, x, local[1][v]);
+                local[2][v] = simd.add_f64s(local[2][v], y);
+                local[3][v] = simd.mul_add_f64s(y, y, local[3][v]);
+            }
+        }
+        let sums = [&mut a.sum, &mut a.squares, &mut b.sum, &mut b.squares];
+        for (local, sums) in local.iter().zip(sums) {
+            S::as_mut_simd_f64s(sums).0.copy_from_slice(&local[..vectors]);
+        }
+        a.mass[0] += (a_values.len() - a_rest.len()) as f64;
+        b.mass[0] += (b_values.len() - b_rest.len()) as f64;
+        a.add_plain(a_rest, a_shift);
+        b.add_plain(b_rest, b_shift);
     }
 }
 

@@ -16,6 +16,8 @@ pub(super) struct UnitDone {
 /// Puts decoded segments together to blocks of a fixed number of rows, wherever the units end.
 pub(super) struct Assembly {
     block_rows: u64,
+    /// Rows of the whole input, where that is known: then its last block is known to be complete.
+    rows: Option<u64>,
     /// Blocks ahead of this one are there already.
     first_block: u64,
     units: Vec<Option<UnitDone>>,
@@ -33,9 +35,10 @@ struct PartialBlock {
 pub(super) type CompleteBlock = (u64, Vec<Segment>);
 
 impl Assembly {
-    pub fn new(block_rows: usize, first_block: usize) -> Assembly {
+    pub fn new(block_rows: usize, rows: Option<u64>, first_block: usize) -> Assembly {
         Assembly {
             block_rows: block_rows as u64,
+            rows,
             first_block: first_block as u64,
             units: Vec::new(),
             units_placed: 0,
@@ -60,7 +63,8 @@ impl Assembly {
             let block = self.partial.entry(index).or_default();
             block.rows += taken;
             block.parts.insert(row, part);
-            if block.rows == self.block_rows
+            let first = index * self.block_rows;
+            if (block.rows == self.block_rows || self.rows == Some(first + block.rows))
                 && let Some(block) = self.partial.remove(&index)
             {
                 complete.push((index, block.parts.into_values().collect()));
