@@ -396,6 +396,7 @@ impl<'a> Copying<'a> {
 
     /// The rows, once all are copied.
     pub fn finish(self) -> RowSet {
+        debug_assert!(self.left.is_empty(), "all rows are copied");
         let column = |column: Copied<'a>| match column {
             Copied::Number(_, values) => Column::Number(values.into()),
             Copied::Text(_, codes, levels) => Column::Text { codes: codes.into(), levels: levels.clone() },
@@ -516,5 +517,29 @@ mod tests {
     fn the_marks_are_nan_and_differ() {
         assert!(MISSING.is_nan() && INEXACT.is_nan());
         assert_ne!(MISSING.to_bits(), INEXACT.to_bits());
+    }
+
+    #[test]
+    fn a_copy_made_bit_by_bit_is_one_made_at_once() {
+        let mut text = TextBuilder::default();
+        (0..300).for_each(|row| text.push(["a", "b", "c"].get(row % 4).copied()));
+        let numbers: Vec<f64> =
+            (0..300).map(|row| if row % 50 == 7 { f64::NAN } else { row as f64 }).collect();
+        let columns = vec![Column::Number(numbers.into()), text.finish()];
+        let block = Block::new(2, 600, Segment { columns, len: 300 });
+        for block in [block.clone(), block.without_unusable_rows()] {
+            for rows in [&[][..], &[0], &[3, 64, 65, 100, 190, block.len - 1]] {
+                let mut copying = Copying::new(&block, rows);
+                [1, 65, 66, 200, block.len].into_iter().for_each(|end| copying.go_on(end));
+                let (copied, at_once) = (copying.finish(), RowSet::copy(&block, rows));
+                assert_eq!(copied.positions, at_once.positions);
+                for row in 0..rows.len() {
+                    let shown = |set: &RowSet| -> Vec<String> {
+                        set.segment.columns.iter().map(|column| column.show(row)).collect()
+                    };
+                    assert_eq!(shown(&copied), shown(&at_once));
+                }
+            }
+        }
     }
 }

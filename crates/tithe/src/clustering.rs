@@ -95,12 +95,11 @@ pub(crate) fn squared_distance<S: Simd, const N: usize>(
 }
 
 /// The nearest of the centres that were looked at, for a few rows; of equally near ones the first.
-#[derive(Clone, Copy)]
 pub(crate) struct Nearest<S: Simd, const N: usize> {
     /// `‖z_n − Q_i‖²`.
     pub square: Few<S, N>,
     /// The number i of the centre.
-    pub center: Few<S, N>,
+    center: Few<S, N>,
 }
 
 impl<S: Simd, const N: usize> Nearest<S, N> {
@@ -130,7 +129,7 @@ impl<S: Simd, const N: usize> Nearest<S, N> {
 /// The numbers of centres or groups, as vectors hold them.
 #[inline(always)]
 pub(crate) fn numbers() -> impl Iterator<Item = f64> {
-    (0u16..).map(f64::from)
+    (0u32..).map(f64::from)
 }
 
 /// Chooses k centres: k-means++ (D² weighting by mass), then Lloyd's steps, the best of a few starts. A poor start

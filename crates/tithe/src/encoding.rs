@@ -444,6 +444,7 @@ impl Encoder<'_> {
             #[inline(always)]
             || self.fill(rows, scratch),
         );
+        // The tile after the next: memory needs longer than a kernel does for one.
         let ahead = Ahead { columns: &self.numbers, row: (t + 2) * TILE };
         Tile { z: &scratch.z, w: &scratch.w, len, ahead }
     }

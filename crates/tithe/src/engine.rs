@@ -206,6 +206,13 @@ impl<'a> LocalEngine<'a> {
                 let what = format!("it had {before} rows, and then {now}");
                 return Err(ErrorKind::Changed { what }.into());
             }
+            // The last block was visited when as many rows were there.
+            if let Some(told) = self.table.source().rows()
+                && now != told
+            {
+                let what = format!("it was to have {told} rows, and had {now}");
+                return Err(ErrorKind::Changed { what }.into());
+            }
         }
         if let Some(keeper) = keeper {
             // Of two first passes at once, either may be the one.

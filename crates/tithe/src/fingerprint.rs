@@ -64,7 +64,7 @@ pub(crate) struct RowHasher<'a> {
 
 /// What a column's values are hashed under.
 #[derive(Clone, Copy)]
-pub(crate) struct ColumnKey(u64);
+struct ColumnKey(u64);
 
 enum Input<'a> {
     Numbers(&'a [f64]),
@@ -139,7 +139,7 @@ impl ColumnKey {
 
     /// The same for a number: −0 is the 0 that it equals.
     #[inline(always)]
-    pub fn add_number(self, hash: u64, value: f64) -> u64 {
+    fn add_number(self, hash: u64, value: f64) -> u64 {
         self.add(hash, (value + 0.0).to_bits())
     }
 }

@@ -4,8 +4,6 @@
 //! units and choose at run time. A fused multiply-add is correctly rounded everywhere, and sums are
 //! kept in a fixed order, so a kernel gives the same bits on every processor.
 
-use std::sync::OnceLock;
-
 use pulp::{Simd, WithSimd};
 
 /// Runs a kernel compiled for the widest vector units there are, vectorised by the compiler. The kernel and all it calls
@@ -147,9 +145,10 @@ pub(crate) fn roots<S: Simd, const N: usize>(simd: S, numbers: &mut Few<S, N>) {
 
 /// True if eight roots take the processor longer than correcting eight guesses does. So it is on Intel's; on AMD's of the
 /// fourth generation the shares of rows take a seventh less with the processor's own.
+#[inline(always)]
 #[cfg(target_arch = "x86_64")]
 fn roots_are_slow() -> bool {
-    static SLOW: OnceLock<bool> = OnceLock::new();
+    static SLOW: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *SLOW.get_or_init(|| {
         let leaf = std::arch::x86_64::__cpuid(0);
         let vendor = [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes);
@@ -157,6 +156,7 @@ fn roots_are_slow() -> bool {
     })
 }
 
+#[inline(always)]
 #[cfg(not(target_arch = "x86_64"))]
 fn roots_are_slow() -> bool {
     false

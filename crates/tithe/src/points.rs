@@ -52,17 +52,17 @@ pub struct Tile<'a> {
     pub w: &'a Lane,
     /// How many rows are real.
     pub len: usize,
-    /// What the next tile will be made of, if that is known.
+    /// What one of the next tiles will be made of, if that is known.
     pub(crate) ahead: Ahead<'a>,
 }
 
-/// Values that the next tile will be made of. A kernel asks for a few whenever it turns to another centre: they are at hand
+/// Values that one of the next tiles will be made of. A kernel asks for a few whenever it turns to another centre: they are at hand
 /// when they are wanted, and nobody waits for them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ahead<'a> {
     /// Columns of a block.
     pub columns: &'a [&'a [f64]],
-    /// The block's row that the next tile begins with.
+    /// The block's row that it begins with.
     pub row: usize,
 }
 

@@ -15,8 +15,8 @@ use crate::rng::{Lots, Rng};
 /// Slots whose luck is drawn together.
 const GANG: usize = 64;
 
-/// Rows kept for each winner, at the most: to find out which have lost takes time, and holds up whoever merges.
-const MOST_KEPT: usize = 16;
+/// Values of rows that may have lost that are kept in any case: to find out which have takes time, and holds up whoever merges.
+const ROOM: usize = if cfg!(test) { 100 } else { 1 << 20 };
 
 /// The state of M races, for some blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -94,7 +94,7 @@ impl Racer {
     }
 
     /// The same, with nothing copied yet.
-    pub fn outcome(&mut self, shares: &[f64], rng: &mut Rng) -> Outcome {
+    pub(crate) fn outcome(&mut self, shares: &[f64], rng: &mut Rng) -> Outcome {
         let mut cumulative = std::mem::take(&mut self.cumulative);
         let total = running_sums(shares, &mut cumulative);
         let place_of = |place: f64| find(place * total, shares, &cumulative);
@@ -104,7 +104,7 @@ impl Racer {
     }
 
     /// The outcome of a race of so many rows, all at rate 1.
-    pub fn outcome_alike(&mut self, rows: usize, rng: &mut Rng) -> Outcome {
+    pub(crate) fn outcome_alike(&mut self, rows: usize, rng: &mut Rng) -> Outcome {
         self.outcome_by(rows, rows as f64, |place| (place * rows as f64) as usize % rows, rng)
     }
 
@@ -174,7 +174,7 @@ fn in_order(winners: &mut [Winner], rows: usize) -> Vec<usize> {
 }
 
 /// Who won the races of a block.
-pub struct Outcome {
+pub(crate) struct Outcome {
     total: f64,
     winners: Vec<Winner>,
     /// The rows that won, each once, in order.
@@ -268,7 +268,8 @@ impl Slots {
         self.winners = faster(std::mem::take(&mut self.winners), theirs);
         // Rows that lost are let go in time, so that memory stays O(M).
         let kept: usize = self.parts.iter().map(|part| part.rows.len()).sum();
-        if kept > MOST_KEPT * self.winners.len() + 64 {
+        let columns = self.parts.first().map_or(0, |part| part.rows.segment.columns.len());
+        if kept > 4 * self.winners.len() && kept * columns > ROOM {
             self.compact();
         }
     }
@@ -448,6 +449,40 @@ mod tests {
         }
     }
 
+    /// Many blocks, so that rows are let go in between.
+    #[test]
+    fn rows_stay_with_their_values_in_any_order_of_merging() {
+        let all: Vec<f64> =
+            (0..6_000).map(|n| 1.0 + f64::from(n % 37) * 0.01 + f64::from(n) * 1e-6).collect();
+        let blocks = split(&all, &[100; 60]);
+        let in_order = merged(race(&blocks, 50, 5, 60));
+        let mut states = race(&blocks, 50, 5, 60);
+        states.reverse();
+        states.swap(10, 40);
+        let otherwise = merged(states);
+        for picked in [&in_order, &otherwise] {
+            let Column::Number(values) = &picked.rows.segment.columns[0] else { unreachable!() };
+            let own: Vec<f64> =
+                picked.rows.positions.iter().map(|&position| all[position as usize]).collect();
+            assert_eq!((&values[..], &picked.shares), (&own[..], &own));
+        }
+        assert_eq!(in_order.rows.positions, otherwise.rows.positions);
+        assert_eq!(in_order.counts, otherwise.counts);
+    }
+
+    #[test]
+    fn winners_name_their_places_among_the_rows_in_order() {
+        for rows in [&[][..], &[0], &[199, 0, 64, 63, 127, 128, 64, 5, 199], &[70, 70, 3]] {
+            let winner = |(slot, row): (u32, &u32)| Winner { slot, time: 0.0, part: 0, row: *row };
+            let mut winners: Vec<Winner> = (0..).zip(rows).map(winner).collect();
+            let ordered = in_order(&mut winners, 200);
+            assert!(ordered.is_sorted_by(|a, b| a < b));
+            let named: Vec<u32> = winners.iter().map(|winner| ordered[winner.row as usize] as u32).collect();
+            assert_eq!(named, rows);
+            assert_eq!(ordered.len(), rows.iter().collect::<std::collections::BTreeSet<_>>().len());
+        }
+    }
+
     #[test]
     fn losers_are_let_go() {
         let all = shares(20_000);
@@ -456,7 +491,7 @@ mod tests {
         let mut slots = states.next().expect("a block");
         for state in states {
             slots.merge(state);
-            assert!(slots.parts.iter().map(|part| part.rows.len()).sum::<usize>() <= MOST_KEPT * 10 + 64);
+            assert!(slots.parts.iter().map(|part| part.rows.len()).sum::<usize>() <= ROOM);
         }
         let picked = slots.finish().expect("rows");
         assert_eq!(picked.counts.iter().sum::<u32>(), 10);

@@ -266,7 +266,7 @@ impl Pass for Survey {
             Some(Column::Number(weights)) => Some(&weights[..]),
             _ => None,
         };
-        // Who wins does not depend on what the rows hold: they are copied while they are at hand.
+        // Who wins depends on nothing but the weights: the rows are copied while they are at hand.
         let mut rng = self.seed.stream(Purpose::ClusteringRows, block.stream);
         let outcome = match weights {
             None => racer.outcome_alike(block.len, &mut rng),
@@ -276,8 +276,7 @@ impl Pass for Survey {
                 racer.outcome(if usable { weights } else { &[] }, &mut rng)
             }
         };
-        let rows = outcome.rows.clone();
-        let mut copying = Copying::new(block, &rows);
+        let mut copying = Copying::new(block, &outcome.rows);
         // A strip of rows at a time: what a sum has fetched is still there for the hash, and for the copy.
         let mut sums: Vec<MomentSums> = vec![MomentSums::default(); features];
         let mut fingerprint = Fingerprint::default();
@@ -287,7 +286,8 @@ impl Pass for Survey {
             fingerprint.merge(sweep(block, rows.clone(), weights, &hasher, &mut sums));
             copying.go_on(rows.end);
         }
-        let picks = outcome.slots(copying.finish(), |row| weights.map_or(1.0, |weights| weights[row]));
+        let copied = copying.finish();
+        let picks = outcome.slots(copied, |row| weights.map_or(1.0, |weights| weights[row]));
         let columns = block
             .columns
             .iter()
@@ -412,18 +412,18 @@ fn number_label(block: &Block, values: &[f64]) -> ColumnFound {
             numbers.0.push((value, Seen { mass: 0.0, first: block.position(row) }));
         }
     }
-    if let [(one, seen_one), (other, seen_other)] = &mut numbers.0[..] {
-        let (ones, others) = vectorized(
-            #[inline(always)]
-            || {
-                values.iter().fold((0u64, 0u64), |(ones, others), value| {
-                    (ones + u64::from(value == one), others + u64::from(value == other))
-                })
-            },
-        );
-        (seen_one.mass, seen_other.mass) = (ones as f64, others as f64);
-    }
-    if numbers.0.iter().map(|(_, seen)| seen.mass).sum::<f64>() != values.len() as f64 {
+    let value = |at: usize| numbers.0.get(at).map_or(f64::NAN, |(value, _)| *value);
+    let (one, other) = (value(0), value(1));
+    let (ones, others) = vectorized(
+        #[inline(always)]
+        || {
+            values.iter().fold((0u64, 0u64), |(ones, others), value| {
+                (ones + u64::from(*value == one), others + u64::from(*value == other))
+            })
+        },
+    );
+    numbers.0.iter_mut().zip([ones, others]).for_each(|((_, seen), count)| seen.mass = count as f64);
+    if ones + others != values.len() as u64 {
         flaws = Flaws::of(block, values);
         numbers = Numbers::default();
         for (row, value) in values.iter().enumerate().filter(|(_, value)| value.is_finite()) {
@@ -496,7 +496,7 @@ impl Moments {
     }
 }
 
-/// Running sums side by side: their order never changes, and those of two columns have room in the registers of any processor.
+/// Running sums side by side: their order never changes, and vectors of four or more have room for those of two columns.
 const LANES: usize = 8;
 
 /// Sums for the moments of a column, about its first value so that a large mean costs no accuracy.
@@ -525,7 +525,7 @@ impl MomentSums {
         );
     }
 
-    /// Adds some rows without weights to the sums of two columns.
+    /// Adds some rows without weights to the sums of two columns: a multiple of [`LANES`], but for the last time.
     fn add_two(sums: [&mut MomentSums; 2], values: [&[f64]; 2]) {
         let [Some(&first), Some(&second)] = values.map(<[f64]>::first) else { return };
         let [a, b] = sums;
@@ -963,6 +963,7 @@ fn is_named(value: &LabelValue, wanted: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::{Segment, TextBuilder};
 
     #[test]
     fn categories_called_by_numbers_have_an_order() {
@@ -975,6 +976,100 @@ mod tests {
         );
         for (first, second) in [("no", "yes"), ("1", "nan"), ("1", "1.0"), ("1", "true"), ("inf", "1")] {
             assert_eq!(larger(first, second), None, "{first} {second}");
+        }
+    }
+
+    fn numbers(count: usize, seed: u64) -> Vec<f64> {
+        let lots = crate::rng::Lots::new(&mut Seed(seed).stream(Purpose::Generate, 0));
+        (0..count as u64).map(|place| lots.unit(place) * 3.0 - 1.0).collect()
+    }
+
+    #[test]
+    fn two_columns_at_once_have_the_bits_of_each_alone() {
+        for len in (1..40).chain([2047, 2048, 2049]) {
+            let (a, b) = (numbers(len, 1), numbers(len, 2));
+            let alone = [&a, &b].map(|values| {
+                let mut sums = MomentSums::default();
+                values.chunks(STRIP / 4).for_each(|strip| sums.add(strip, None));
+                sums
+            });
+            type Run<'a> = &'a dyn Fn(AddingTwo<'_>);
+            let runs: [Run<'_>; 5] = [
+                &|adding| with_vectors(adding),
+                &|adding| adding.with_simd(pulp::Scalar),
+                &|adding| adding.with_simd(pulp::Scalar128b),
+                &|adding| adding.with_simd(pulp::Scalar256b),
+                &|adding| adding.with_simd(pulp::Scalar512b),
+            ];
+            for run in runs {
+                let mut sums =
+                    [&a, &b].map(|values| MomentSums { shift: Some(values[0]), ..Default::default() });
+                for (a, b) in a.chunks(STRIP / 4).zip(b.chunks(STRIP / 4)) {
+                    let [first, second] = &mut sums;
+                    run(AddingTwo { sums: [first, second], values: [a, b] });
+                }
+                for (two, one) in sums.iter().zip(&alone) {
+                    assert_eq!(
+                        (two.sum, two.squares, two.mass),
+                        (one.sum, one.squares, one.mass),
+                        "{len} rows"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_fingerprint_is_that_of_the_rows_whatever_the_columns_are() {
+        let len = 2500;
+        let text = || {
+            let mut text = TextBuilder::default();
+            (0..len).for_each(|row| text.push(Some(["a", "b", "c"][row % 3])));
+            text.finish()
+        };
+        let number = |seed: u64| Column::Number(numbers(len, seed).into());
+        for features in [vec![number(1)], vec![number(1), number(2)], vec![number(1), text(), number(2)]] {
+            for weighted in [false, true] {
+                let count = features.len();
+                let mut columns = features.clone();
+                columns.push(Column::Number((0..len).map(|row| (row % 2) as f64).collect()));
+                columns.extend(weighted.then(|| Column::Number(vec![2.0; len].into())));
+                let block = Block::new(0, 0, Segment { columns, len });
+                let pass = Survey { features: count, max_levels: 10, slots: 20, seed: Seed(3) };
+                let found = pass.visit(&mut pass.worker(), &block).expect("a state");
+                assert_eq!(found.fingerprint, Fingerprint::of(&block));
+            }
+        }
+    }
+
+    #[test]
+    fn labels_are_counted_as_by_a_plain_loop() {
+        let (nan, infinite) = (f64::NAN, f64::INFINITY);
+        for values in [
+            &[][..],
+            &[1.0; 5],
+            &[0.0, 1.0, 1.0, -0.0],
+            &[2.0, 1.0, 3.0, 1.0],
+            &[nan, 1.0, 0.0, 0.0],
+            &[1.0, 1.0, infinite],
+            &[nan, nan],
+        ] {
+            let column = Column::Number(values.to_vec().into());
+            let block = Block::new(0, 10, Segment { columns: vec![column], len: values.len() });
+            let found = number_label(&block, values);
+            let mut plain = Numbers::default();
+            for (row, value) in values.iter().enumerate().filter(|(_, value)| value.is_finite()) {
+                plain.add(*value, Seen { mass: 1.0, first: block.position(row) });
+            }
+            let told = |numbers: &Numbers| -> Vec<(f64, f64, u64)> {
+                numbers.0.iter().map(|(value, seen)| (*value, seen.mass, seen.first)).collect()
+            };
+            assert_eq!(told(&found.numbers), told(&plain), "{values:?}");
+            assert_eq!(found.flaws.missing, values.iter().filter(|value| value.is_nan()).count() as u64);
+            assert_eq!(
+                found.flaws.infinite,
+                values.iter().filter(|value| value.is_infinite()).count() as u64
+            );
         }
     }
 }

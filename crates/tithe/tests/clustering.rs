@@ -57,6 +57,29 @@ proptest! {
     }
 
     #[test]
+    fn groups_of_any_number_and_dimension_are_what_a_plain_loop_finds(
+        rows in prop::collection::vec((prop::array::uniform3(-5.0f64..5.0), 0.5f64..2.0), 1..300),
+        q in prop::collection::vec(prop::array::uniform3(-5.0f64..5.0), 1..10),
+        dim in 1usize..4,
+    ) {
+        let centers = Centers::new(dim, q.iter().flat_map(|q| q[..dim].to_vec()).collect());
+        let found = groups(&Points::from_rows(dim, rows.iter().map(|(z, w)| (&z[..dim], *w))), &centers);
+        let (mut mass, mut sum) = (vec![0.0; q.len()], vec![0.0; q.len() * dim]);
+        for (z, w) in &rows {
+            let distance = |i: &usize| (0..dim).map(|d| (z[d] - q[*i][d]).powi(2)).sum::<f64>();
+            let nearest = (0..q.len()).min_by(|a, b| distance(a).total_cmp(&distance(b))).expect("a centre");
+            mass[nearest] += w;
+            (0..dim).for_each(|d| sum[nearest * dim + d] += w * z[d]);
+        }
+        for (i, mass) in mass.iter().enumerate() {
+            prop_assert!((found.mass[i] - mass).abs() < 1e-12 * 600.0);
+            for d in (0..dim).filter(|_| *mass > 0.0) {
+                prop_assert!((found.mean[i * dim + d] - sum[i * dim + d] / mass).abs() < 1e-12 * 10.0);
+            }
+        }
+    }
+
+    #[test]
     fn more_centres_are_never_worse_than_one(rows in rows(), k in 1usize..7, seed: u64) {
         // One centre ends at the mean; the means of groups are at least as near to their rows.
         let points = points(&rows);

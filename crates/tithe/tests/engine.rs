@@ -29,6 +29,8 @@ struct Cut {
     hole: usize,
     /// Rows that later scans lack at the end.
     shrinks: usize,
+    /// Rows that are there, but are not told of.
+    untold: usize,
     /// Rows decoded so far.
     decoded: Arc<AtomicUsize>,
     scans: Arc<AtomicUsize>,
@@ -51,6 +53,7 @@ impl Cut {
             scan_fails: None,
             hole: usize::MAX,
             shrinks: 0,
+            untold: 0,
             decoded: Arc::default(),
             scans: Arc::default(),
         }
@@ -63,7 +66,7 @@ impl Source for Cut {
     }
 
     fn rows(&self) -> Option<u64> {
-        self.placed.then(|| self.units.iter().sum::<usize>() as u64)
+        self.placed.then(|| (self.units.iter().sum::<usize>() - self.untold) as u64)
     }
 
     fn scan(&self, columns: &[usize]) -> Result<Box<dyn Scan>> {
@@ -275,6 +278,19 @@ proptest! {
         let error = engine.run(&Protocol).expect_err("a change").to_string();
         let expected = format!("the data changed between two passes: it had {rows} rows, and then {}", rows - 3);
         prop_assert_eq!(error, expected);
+    }
+
+    #[test]
+    fn more_rows_than_were_told_of_are_refused(
+        units in prop::collection::vec(10usize..40, 1..12),
+        untold in 1usize..10,
+        threads in 1usize..5,
+        memory in prop_oneof![Just(0), Just(u64::MAX)],
+    ) {
+        let rows = units.iter().sum::<usize>();
+        let cut = Cut { untold, ..Cut::new(units, 7, true) };
+        let error = engine(&cut, threads, memory, 16).run(&Protocol).expect_err("too many rows").to_string();
+        prop_assert!(error.ends_with(&format!("it was to have {} rows, and had {rows}", rows - untold)), "{error}");
     }
 
     #[test]

@@ -132,3 +132,25 @@ impl Assembly {
             .sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::Column;
+
+    #[test]
+    fn the_last_block_is_complete_where_the_number_of_rows_is_known() {
+        let segment = |rows: std::ops::Range<u64>| {
+            let len = (rows.end - rows.start) as usize;
+            let values: Vec<f64> = rows.map(|row| row as f64).collect();
+            Segment { columns: vec![Column::Number(values.into())], len }
+        };
+        for (rows, complete, left) in [(Some(25), vec![2, 0, 1], None), (None, vec![0, 1], Some(2))] {
+            let mut assembly = Assembly::new(10, rows, 0);
+            let parts = [22..25, 13..22, 0..7, 7..13];
+            let placed = parts.into_iter().flat_map(|part| assembly.place(part.start, segment(part)));
+            assert_eq!(placed.map(|(index, _)| index).collect::<Vec<_>>(), complete);
+            assert_eq!(assembly.last_block().1.map(|(index, _)| index), left);
+        }
+    }
+}

@@ -34,7 +34,7 @@ pub trait Source: Send + Sync {
     /// The columns there are.
     fn fields(&self) -> &[Field];
 
-    /// How many rows there are, where that is known without reading them.
+    /// How many rows there are, where that is known without reading them: exactly so many must then come.
     fn rows(&self) -> Option<u64>;
 
     /// Position of the first row, where the source is a part of something larger.
