@@ -276,6 +276,7 @@ impl Slots {
 
     /// Lets go of the rows that won nothing, and makes one part of the others, by position.
     fn compact(&mut self) {
+        // For each row that still wins something its place among those, and nothing for the others.
         let mut places: Vec<Vec<Option<u32>>> =
             self.parts.iter().map(|part| vec![None; part.rows.len()]).collect();
         for winner in &self.winners {
