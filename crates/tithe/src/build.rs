@@ -20,7 +20,7 @@ use crate::progress::{Event, Silent};
 use crate::rng::Seed;
 use crate::selection::{Keeping, Selecting, Shares, Size, guaranteed_size};
 use crate::sensitivity::{Bound, CenterRule, Radius};
-use crate::slots::{Picked, Slots};
+use crate::slots::{Picked, Races, Slots};
 use crate::source::Source;
 use crate::survey::{EncodingSettings, Learnt, survey};
 use crate::table::{Roles, Table};
@@ -217,7 +217,7 @@ fn algorithm_1(
     let selecting = |slots: usize| Selecting {
         encoding: Cow::Borrowed(encoding),
         shares: Shares::Sensitivity(Cow::Borrowed(&bound)),
-        slots,
+        races: Races::new(slots),
         seed: settings.seed,
     };
 
@@ -336,7 +336,7 @@ fn select_uniformly(
         &Selecting {
             encoding: Cow::Borrowed(encoding),
             shares: Shares::Weights,
-            slots: rows,
+            races: Races::new(rows),
             seed: settings.seed,
         },
     )?;

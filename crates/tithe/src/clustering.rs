@@ -26,8 +26,9 @@ const N: usize = 8;
 
 /// Running sums side by side: their order never changes, whatever the processor's vectors hold.
 const SQUARES: usize = 32;
-/// The same for the sums of one group; few enough that those of several groups stay in registers together.
-const SUMS: usize = 16;
+/// The same for the sums of one group: those of a gang of groups and two columns keep the processor busy, and more would only
+/// take longer to fetch and to put back for every tile.
+const SUMS: usize = 8;
 type Sums = [f64; SUMS];
 
 /// Cluster centres `Q_i`: k rows of dimension D.
@@ -338,42 +339,26 @@ fn add_products<S: Simd, const COLUMNS: usize>(
     members: &[Lane; GANG],
     z: [&Lane; COLUMNS],
 ) {
-    // As many sums at once as there are registers for: with fewer the processor waits for the last ones.
-    match S::F64_LANES {
-        8 => add_vectors::<S, COLUMNS, 2>(simd, sums, members, z),
-        _ => add_vectors::<S, COLUMNS, 1>(simd, sums, members, z),
-    }
-}
-
-#[inline(always)]
-fn add_vectors<S: Simd, const COLUMNS: usize, const N: usize>(
-    simd: S,
-    sums: [&mut [Sums; GANG]; COLUMNS],
-    members: &[Lane; GANG],
-    z: [&Lane; COLUMNS],
-) {
-    let turns = SUMS / (N * S::F64_LANES);
+    let turns = SUMS / S::F64_LANES;
     for turn in 0..turns {
-        let mut local = [[[simd.splat_f64s(0.0); N]; GANG]; COLUMNS];
+        let mut local = [[simd.splat_f64s(0.0); GANG]; COLUMNS];
         for c in 0..COLUMNS {
             for g in 0..GANG {
-                local[c][g] = few::<S, N>(&sums[c][g])[turn];
+                local[c][g] = S::as_simd_f64s(&sums[c][g]).0[turn];
             }
         }
-        for at in (turn..TILE / (N * S::F64_LANES)).step_by(turns) {
+        for at in (turn..TILE / S::F64_LANES).step_by(turns) {
             for g in 0..GANG {
-                let member = &few::<S, N>(&members[g].0)[at];
+                let member = S::as_simd_f64s(&members[g].0).0[at];
                 for c in 0..COLUMNS {
-                    let z = &few::<S, N>(&z[c].0)[at];
-                    for v in 0..N {
-                        local[c][g][v] = simd.mul_add_f64s(member[v], z[v], local[c][g][v]);
-                    }
+                    let z = S::as_simd_f64s(&z[c].0).0[at];
+                    local[c][g] = simd.mul_add_f64s(member, z, local[c][g]);
                 }
             }
         }
         for c in 0..COLUMNS {
             for g in 0..GANG {
-                few_mut::<S, N>(&mut sums[c][g])[turn] = local[c][g];
+                S::as_mut_simd_f64s(&mut sums[c][g]).0[turn] = local[c][g];
             }
         }
     }

@@ -59,12 +59,13 @@ impl Fingerprint {
 
 /// Hashes the rows of a block, some of them and a column at a time.
 pub(crate) struct RowHasher<'a> {
-    columns: Vec<(ColumnKey, Input<'a>)>,
+    keys: Vec<ColumnKey>,
+    inputs: Vec<Input<'a>>,
 }
 
 /// What a column's values are hashed under.
 #[derive(Clone, Copy)]
-struct ColumnKey(u64);
+pub(crate) struct ColumnKey(u64);
 
 enum Input<'a> {
     Numbers(&'a [f64]),
@@ -80,18 +81,19 @@ impl<'a> RowHasher<'a> {
                 Input::Levels(codes, levels.iter().map(|level| hash_of_text(level)).collect())
             }
         };
-        let columns = block
-            .columns
-            .iter()
-            .zip(1..)
-            .map(|(column, number)| (ColumnKey(scrambled(number)), input(column)));
-        RowHasher { columns: columns.collect() }
+        let keys = (1..=block.columns.len() as u64).map(|number| ColumnKey(scrambled(number))).collect();
+        RowHasher { keys, inputs: block.columns.iter().map(input).collect() }
+    }
+
+    /// What the values of some columns are hashed under.
+    pub fn keys(&self, columns: Range<usize>) -> &[ColumnKey] {
+        &self.keys[columns]
     }
 
     /// Adds a column's values to the hashes of some rows.
     pub fn add(&self, column: usize, rows: Range<usize>, hashes: &mut [u64]) {
-        let (key, input) = &self.columns[column];
-        match input {
+        let key = self.keys[column];
+        match &self.inputs[column] {
             Input::Numbers(values) => vectorized(
                 #[inline(always)]
                 || {
@@ -104,25 +106,6 @@ impl<'a> RowHasher<'a> {
                 for (hash, code) in hashes.iter_mut().zip(&codes[rows]) {
                     *hash = key.add(*hash, levels.get(*code as usize).copied().unwrap_or(MISSING));
                 }
-            }
-        }
-    }
-
-    /// The same for two columns, this one and the next: hashes are fetched and put back half as often.
-    pub fn add_two(&self, column: usize, rows: Range<usize>, hashes: &mut [u64]) {
-        match &self.columns[column..column + 2] {
-            [(first_key, Input::Numbers(first)), (second_key, Input::Numbers(second))] => vectorized(
-                #[inline(always)]
-                || {
-                    let values = first[rows.clone()].iter().zip(&second[rows]);
-                    for (hash, (first, second)) in hashes.iter_mut().zip(values) {
-                        *hash = second_key.add_number(first_key.add_number(*hash, *first), *second);
-                    }
-                },
-            ),
-            _ => {
-                self.add(column, rows.clone(), hashes);
-                self.add(column + 1, rows, hashes);
             }
         }
     }
@@ -139,7 +122,7 @@ impl ColumnKey {
 
     /// The same for a number: −0 is the 0 that it equals.
     #[inline(always)]
-    fn add_number(self, hash: u64, value: f64) -> u64 {
+    pub fn add_number(self, hash: u64, value: f64) -> u64 {
         self.add(hash, (value + 0.0).to_bits())
     }
 }

@@ -216,7 +216,31 @@ pub(crate) fn softplus_and_slope(s: f64) -> (f64, f64) {
     // One division serves both quotients.
     let reciprocal = 1.0 / (one_plus_t * two_plus_f);
     let v = f * one_plus_t * reciprocal;
-    // ln(1+f) = v(2 + v²R(v²)), with the coefficients of Sun's fdlibm.
+    let log = log_of_quotient(v, k);
+    // ½(|s| − s) is max(−s, 0), and NaN where s is not finite.
+    let softplus = (s.abs() - s).mul_add(0.5, log);
+    let numerator = if s < 0.0 { 1.0 } else { t };
+    (softplus, numerator * two_plus_f * reciprocal)
+}
+
+/// `−ln(1 − u)` for a multiple of 2⁻⁵² in [0, 1), to a relative error below 1e-15: exponential where `u` is uniform.
+#[inline(always)]
+pub(crate) fn exponential(u: f64) -> f64 {
+    const ONE: u64 = 1023 << 52;
+    let sqrt_half = std::f64::consts::FRAC_1_SQRT_2.to_bits();
+    // 1 − u = 2ᵏ(1 + f) with 1 + f in [√½, √2).
+    let shifted = (1.0 - u).to_bits() + (ONE - sqrt_half);
+    // An integer in the low bits of 2⁵² is added to it.
+    const TWO_TO_52: f64 = 4503599627370496.0;
+    let k = f64::from_bits((shifted >> 52) | TWO_TO_52.to_bits()) - (TWO_TO_52 + 1023.0);
+    let f = f64::from_bits((shifted & ((1 << 52) - 1)) + sqrt_half) - 1.0;
+    -log_of_quotient(f / (2.0 + f), k * std::f64::consts::LN_2)
+}
+
+/// `ln(1 + f) + k` from `v = f/(2 + f)`, with 1 + f in [√½, √2].
+#[inline(always)]
+fn log_of_quotient(v: f64, k: f64) -> f64 {
+    // ln(1 + f) = v(2 + v²R(v²)), with the coefficients of Sun's fdlibm.
     let v2 = v * v;
     let mut r: f64 = 1.479_819_860_511_658_6e-1;
     for coefficient in [
@@ -229,11 +253,7 @@ pub(crate) fn softplus_and_slope(s: f64) -> (f64, f64) {
     ] {
         r = r.mul_add(v2, coefficient);
     }
-    let log = v.mul_add(r.mul_add(v2, 2.0), k);
-    // ½(|s| − s) is max(−s, 0), and NaN where s is not finite.
-    let softplus = (s.abs() - s).mul_add(0.5, log);
-    let numerator = if s < 0.0 { 1.0 } else { t };
-    (softplus, numerator * two_plus_f * reciprocal)
+    v.mul_add(r.mul_add(v2, 2.0), k)
 }
 
 /// `a·b` of two slices of one length, summed in interleaved parts that vectorise, always the same ones.
@@ -284,6 +304,18 @@ mod tests {
             prop_assert!((softplus / expected - 1.0).abs() < 1e-15, "{s}: {softplus} against {expected}");
             let expected = if s < 0.0 { 1.0 / (1.0 + s.exp()) } else { (-s).exp() / (1.0 + (-s).exp()) };
             prop_assert!((slope / expected - 1.0).abs() < 1e-15, "{s}: {slope} against {expected}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn exponentials_agree_with_the_standard_library(
+            place in prop_oneof![0u64..1 << 52, 0u64..1000, (1u64 << 52) - 1000..1 << 52],
+        ) {
+            let u = place as f64 / (1u64 << 52) as f64;
+            let expected = -(-u).ln_1p();
+            let ours = exponential(u);
+            prop_assert!((ours - expected).abs() <= 1e-15 * expected, "{u}: {ours} against {expected}");
         }
     }
 

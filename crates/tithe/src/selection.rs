@@ -11,7 +11,7 @@ use crate::pass::Pass;
 use crate::points::Lane;
 use crate::rng::{Purpose, Seed};
 use crate::sensitivity::{Bound, Distances};
-use crate::slots::{Racer, Slots};
+use crate::slots::{Racer, Races, Slots};
 
 /// How many rows a coreset has.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,12 +74,12 @@ pub(crate) enum Shares<'a> {
     Sensitivity(Cow<'a, Bound>),
 }
 
-/// The pass that chooses: M slots, each a row with probability `p_n = s_n / S`. No slots: only S is found.
+/// The pass that chooses: M slots, each a row with probability `p_n = s_n / S`. No races: only S is found.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Selecting<'a> {
     pub encoding: Cow<'a, Encoding>,
     pub shares: Shares<'a>,
-    pub slots: usize,
+    pub races: Races,
     pub seed: Seed,
 }
 
@@ -100,7 +100,7 @@ impl Pass for Selecting<'_> {
             scratch: Scratch::new(self.encoding.dim()),
             distances: Distances::default(),
             shares: Vec::new(),
-            racer: Racer::new(self.slots),
+            racer: self.races.racer(),
         }
     }
 

@@ -54,8 +54,6 @@ impl Radius {
 
 /// Vectors side by side: two sums for each, of a centre and of its anchor.
 const N: usize = 4;
-/// Where less than this share is left of what a squared distance is put together from, it is computed anew.
-const LEAST_LEFT: f64 = 0.125;
 
 /// Room for the distances `‖z_n − A_i‖` of a tile's rows to what stands for each group.
 #[derive(Clone, Debug, Default)]
@@ -185,7 +183,7 @@ impl Sharing<'_> {
             };
             let mut mass = [simd.splat_f64s(mass); N];
             for v in 0..N {
-                far[v] = simd.mul_add_f64s(rate, apart[v], simd.mul_f64s(far[v], simd.splat_f64s(LOG2_E)));
+                far[v] = simd.mul_add_f64s(rate, apart[v], far[v]);
                 let own = own.is(simd, v, number);
                 far[v] = simd.select_f64s(own, simd.mul_f64s(far[v], stretch[v]), far[v]);
                 mass[v] = simd.select_f64s(own, rest[v], mass[v]);
@@ -216,7 +214,8 @@ impl Sharing<'_> {
         let centers = self.bound.centers.rows().zip(&self.bound.anchors).zip(numbers());
         for (distance, ((center, anchor), number)) in self.distances.iter_mut().zip(centers) {
             ahead.take();
-            let (mut to_center, mut cross) = (zero, zero);
+            let between = simd.splat_f64s(anchor.between);
+            let (mut to_center, mut cross) = (zero, [between; N]);
             for (z, (&q, &offset)) in self.tile.z.iter().zip(center.iter().zip(&anchor.offset)) {
                 let (z, q, offset) = (&few::<S, N>(&z.0)[c], simd.splat_f64s(q), simd.splat_f64s(offset));
                 for v in 0..N {
@@ -227,14 +226,14 @@ impl Sharing<'_> {
             }
             nearest.look(simd, number, &to_center);
 
-            let (between, least_left) = (simd.splat_f64s(anchor.between), simd.splat_f64s(LEAST_LEFT));
             let mut to_anchor = zero;
-            // Near an anchor far from its centre the three terms cancel; what has overflowed is no good either.
+            // Near an anchor far from its centre the terms cancel, and what has overflowed is no good either. A row that is
+            // farther from the anchor than the centre is has at most twice that distance to the centre: a fifth of the
+            // terms is left at least.
             let (mut cancelled, mut any) = ([never; N], never);
             for v in 0..N {
-                to_anchor[v] = simd.add_f64s(to_center[v], simd.add_f64s(cross[v], between));
-                let too_little = simd.mul_f64s(least_left, simd.add_f64s(to_center[v], between));
-                cancelled[v] = simd.not_m64s(simd.greater_than_f64s(to_anchor[v], too_little));
+                to_anchor[v] = simd.add_f64s(to_center[v], cross[v]);
+                cancelled[v] = simd.not_m64s(simd.greater_than_f64s(to_anchor[v], between));
                 any = simd.or_m64s(any, cancelled[v]);
             }
             if simd.first_true_m64s(any) < S::F64_LANES {
@@ -250,7 +249,7 @@ impl Sharing<'_> {
     }
 }
 
-/// `|(q − z_n)·θ*|` for the `c`-th few rows of a tile.
+/// `|(q − z_n)·θ*|·log₂e` for the `c`-th few rows of a tile.
 #[inline(always)]
 fn along<S: Simd>(simd: S, tile: &Tile<'_>, c: usize, q: &[f64], theta_star: &[f64]) -> Few<S, N> {
     let mut sum = [simd.splat_f64s(0.0); N];
@@ -261,7 +260,7 @@ fn along<S: Simd>(simd: S, tile: &Tile<'_>, c: usize, q: &[f64], theta_star: &[f
         }
     }
     for sum in &mut sum {
-        *sum = simd.abs_f64s(*sum);
+        *sum = simd.mul_f64s(simd.abs_f64s(*sum), simd.splat_f64s(LOG2_E));
     }
     sum
 }

@@ -6,10 +6,13 @@
 //! M times and M rows, whatever its length, and `S` need not be known in advance. Two states merge by
 //! keeping the smaller time of each slot: exact, associative, commutative, and without randomness.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
 use serde::{Deserialize, Serialize};
 
 use crate::block::{Block, RowSet};
-use crate::math::{total, vectorized};
+use crate::math::{exponential, total, vectorized};
 use crate::rng::{Lots, Rng};
 
 /// Slots whose luck is drawn together.
@@ -72,20 +75,43 @@ pub struct Picked {
     pub counts: Vec<u32>,
 }
 
-/// What a thread keeps from block to block: the best times so far, since a slower row can no longer win.
+/// Races of all rows for so many slots.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Races {
+    /// How many races.
+    pub slots: usize,
+    /// The best times so far, of all threads: their bits, which have the order of the times.
+    #[serde(skip)]
+    best: OnceLock<Arc<[AtomicU64]>>,
+}
+
+/// What a thread keeps from block to block.
 #[derive(Clone, Debug)]
 pub struct Racer {
+    /// The best times as the last block began: a slower row can no longer win. What a block's state leaves out depends on the
+    /// threads; the merged state of all blocks does not.
     best: Vec<f64>,
+    /// The best times so far, of all threads.
+    everyones: Arc<[AtomicU64]>,
     /// Room for the shares' running sums.
     cumulative: Vec<f64>,
 }
 
-impl Racer {
-    /// The start for `slots` races.
-    pub fn new(slots: usize) -> Racer {
-        Racer { best: vec![f64::INFINITY; slots], cumulative: Vec::new() }
+impl Races {
+    /// So many races.
+    pub fn new(slots: usize) -> Races {
+        Races { slots, best: OnceLock::new() }
     }
 
+    /// A thread's start.
+    pub fn racer(&self) -> Racer {
+        let unbeaten = || (0..self.slots).map(|_| AtomicU64::new(f64::INFINITY.to_bits())).collect();
+        let everyones = self.best.get_or_init(unbeaten).clone();
+        Racer { best: vec![f64::INFINITY; self.slots], everyones, cumulative: Vec::new() }
+    }
+}
+
+impl Racer {
     /// Races the rows of a block, row n at rate `shares[n] ≥ 0`.
     pub fn race(&mut self, block: &Block, shares: &[f64], rng: &mut Rng) -> Slots {
         let outcome = self.outcome(shares, rng);
@@ -112,39 +138,47 @@ impl Racer {
     fn outcome_by(&mut self, rows: usize, total: f64, find: impl Fn(f64) -> usize, rng: &mut Rng) -> Outcome {
         let mut winners = Vec::new();
         if total > 0.0 {
+            for (best, everyones) in self.best.iter_mut().zip(&*self.everyones) {
+                *best = f64::from_bits(everyones.load(Ordering::Relaxed));
+            }
             // A slot's luck goes by its number alone: no thread's earlier blocks have a say in it.
             let (waits, places) = (Lots::new(rng), Lots::new(rng));
-            for (first, best) in (0..).step_by(GANG).zip(self.best.chunks_mut(GANG)) {
-                let mut wait = [1.0; GANG];
-                let hopeful = vectorized(
+            for (first, best) in (0..).step_by(GANG).zip(self.best.chunks(GANG)) {
+                let mut times = [f64::INFINITY; GANG];
+                let mut faster = vectorized(
                     #[inline(always)]
-                    || {
-                        let slots = wait.iter_mut().zip(first..).zip(&*best);
-                        slots.fold(0u64, |hopeful, ((wait, slot), best)| {
-                            *wait = waits.unit(slot);
-                            hopeful + u64::from(*wait < best * total)
-                        })
-                    },
+                    || race_gang(waits, first, total, best, &mut times),
                 );
-                if hopeful == 0 {
-                    continue;
-                }
-                for ((slot, wait), best) in (first..).zip(wait).zip(best) {
-                    // −ln(1 − u) ≥ u spares most logarithms.
-                    if wait >= *best * total {
-                        continue;
-                    }
-                    let time = -(-wait).ln_1p() / total;
-                    if time < *best {
-                        *best = time;
-                        let row = find(places.unit(slot)) as u32;
-                        winners.push(Winner { slot: slot as u32, time, part: 0, row });
-                    }
+                while faster != 0 {
+                    let at = faster.trailing_zeros() as usize;
+                    faster &= faster - 1;
+                    let slot = first + at as u64;
+                    self.everyones[slot as usize].fetch_min(times[at].to_bits(), Ordering::Relaxed);
+                    let row = find(places.unit(slot)) as u32;
+                    winners.push(Winner { slot: slot as u32, time: times[at], part: 0, row });
                 }
             }
         }
         Outcome { total, rows: in_order(&mut winners, rows), winners }
     }
+}
+
+/// Draws the times of a gang of slots, the first of which is number `first`; a bit for each that is not beaten by the best one.
+#[inline(always)]
+fn race_gang(waits: Lots, first: u64, total: f64, best: &[f64], times: &mut [f64; GANG]) -> u64 {
+    for (slot, time) in (first..).zip(times.iter_mut()) {
+        *time = waits.unit(slot);
+    }
+    // −ln(1 − u) ≥ u, but for rounding: once there have been many blocks, there is nearly always nobody with a chance.
+    let about_total = total * (1.0 + 4.0 * f64::EPSILON);
+    let chances =
+        times.iter().zip(best).fold(0, |chances, (u, best)| chances + u64::from(*u <= best * about_total));
+    if chances == 0 {
+        return 0;
+    }
+    times.iter_mut().for_each(|time| *time = exponential(*time) / total);
+    let bits = times.iter().zip(best).enumerate();
+    bits.fold(0, |bits, (at, (time, best))| bits | u64::from(time <= best) << at)
 }
 
 /// The rows that won, of so many, each once and in order; the winners then name places among these.
@@ -371,7 +405,8 @@ mod tests {
     }
 
     fn race(blocks: &[Block], slots: usize, seed: u64, racers: usize) -> Vec<Slots> {
-        let mut racers: Vec<Racer> = (0..racers).map(|_| Racer::new(slots)).collect();
+        let races = Races::new(slots);
+        let mut racers: Vec<Racer> = (0..racers).map(|_| races.racer()).collect();
         let mut states = Vec::new();
         for (b, block) in blocks.iter().enumerate() {
             let Column::Number(shares) = &block.columns[0] else { unreachable!() };
@@ -451,6 +486,19 @@ mod tests {
     }
 
     /// Many blocks, so that rows are let go in between.
+    #[test]
+    fn what_one_thread_has_seen_saves_the_others_work() {
+        let blocks = split(&shares(900), &[300, 300, 300]);
+        let together = race(&blocks, 200, 5, 3);
+        let alone: Vec<Slots> =
+            blocks.iter().map(|block| race(std::slice::from_ref(block), 200, 5, 1).remove(0)).collect();
+        let winners = |states: &[Slots]| states.iter().map(|state| state.winners.len()).collect::<Vec<_>>();
+        assert_eq!(winners(&alone), [200; 3]);
+        let [first, second, third] = winners(&together)[..] else { panic!("three states") };
+        assert!(first == 200 && second < 140 && third < 110, "{second} and {third}");
+        assert_eq!(merged(together).rows.positions, merged(alone).rows.positions);
+    }
+
     #[test]
     fn rows_stay_with_their_values_in_any_order_of_merging() {
         let all: Vec<f64> =

@@ -11,11 +11,11 @@ use crate::block::{Block, Column, Copying, Field, INEXACT, Kind, MISSING_CODE, R
 use crate::encoding::{Coding, Encoding, Feature, Label, LabelValue, Unseen};
 use crate::engine::{Engine, Missing};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fingerprint::{Fingerprint, RowHasher, STRIP};
+use crate::fingerprint::{ColumnKey, Fingerprint, RowHasher, STRIP};
 use crate::math::{vectorized, with_vectors};
 use crate::pass::Pass;
 use crate::rng::{Purpose, Seed};
-use crate::slots::{Picked, Racer, Slots};
+use crate::slots::{Picked, Racer, Races, Slots};
 use crate::table::Table;
 
 /// What the encoding should be like.
@@ -84,7 +84,7 @@ pub(crate) struct Survey {
     /// How many of the columns are features.
     features: usize,
     max_levels: usize,
-    slots: usize,
+    races: Races,
     seed: Seed,
 }
 
@@ -180,7 +180,7 @@ pub fn survey(
 ) -> Result<Learnt> {
     let table = engine.table();
     let features = table.features().len();
-    let pass = Survey { features, max_levels: settings.max_levels, slots: 1000 * clusters, seed };
+    let pass = Survey { features, max_levels: settings.max_levels, races: Races::new(1000 * clusters), seed };
     let found = engine.run(&pass)?.ok_or_else(|| no_rows(nothing_in(table)))?;
     let row_name = |row| engine.row_name(row);
     check(table, &found, missing, &row_name)?;
@@ -198,7 +198,7 @@ pub fn survey(
     let wanted = (found.rows / 40).max(20 * clusters as u64) as usize;
     let mass = found.picks.total;
     let finish = |slots: Slots| slots.finish().ok_or_else(|| no_rows(nothing_in(table)));
-    let fewer = (wanted < pass.slots).then(|| {
+    let fewer = (wanted < pass.races.slots).then(|| {
         let mut fewer = found.picks.clone();
         fewer.truncate(wanted);
         fewer
@@ -230,8 +230,12 @@ pub(crate) fn check_rows(
     if block.len == 0 {
         return Ok(());
     }
-    let pass =
-        Survey { features: table.features().len(), max_levels: settings.max_levels, slots: 0, seed: Seed(0) };
+    let pass = Survey {
+        features: table.features().len(),
+        max_levels: settings.max_levels,
+        races: Races::new(0),
+        seed: Seed(0),
+    };
     let found = pass.visit(&mut pass.worker(), block)?;
     check(table, &found, missing, &row_name)?;
     let Some(known) = known else { return Ok(()) };
@@ -257,7 +261,7 @@ impl Pass for Survey {
     type Worker = Racer;
 
     fn worker(&self) -> Racer {
-        Racer::new(self.slots)
+        self.races.racer()
     }
 
     fn visit(&self, racer: &mut Racer, block: &Block) -> Result<Found> {
@@ -278,7 +282,7 @@ impl Pass for Survey {
         };
         let mut copying = Copying::new(block, &outcome.rows);
         // A strip of rows at a time: what a sum has fetched is still there for the hash, and for the copy.
-        let mut sums: Vec<MomentSums> = vec![MomentSums::default(); features];
+        let mut sums: Vec<MomentSums> = vec![MomentSums::default(); block.columns.len()];
         let mut fingerprint = Fingerprint::default();
         let hasher = RowHasher::new(block);
         for start in (0..block.len).step_by(STRIP) {
@@ -363,7 +367,7 @@ impl Survey {
     }
 }
 
-/// Adds some rows to the sums of the features, the first of the columns; the fingerprint of these rows.
+/// Adds some rows to the sums of the columns that hold numbers; the fingerprint of these rows.
 fn sweep(
     block: &Block,
     rows: Range<usize>,
@@ -374,23 +378,28 @@ fn sweep(
     let mut hashes = [0; STRIP];
     let hashes = &mut hashes[..rows.len()];
     let weights = weights.map(|weights| &weights[rows.clone()]);
+    let numbers = |column: usize| match &block.columns[column] {
+        Column::Number(values) => Some(&values[rows.clone()]),
+        Column::Text { .. } => None,
+    };
     let mut c = 0;
-    while c < block.columns.len() {
-        // Two at once: the hashes are fetched and put back half as often.
-        if let (None, [Column::Number(first), Column::Number(second), ..], Some([first_sums, second_sums])) =
-            (weights, &block.columns[c..], sums.get_mut(c..c + 2))
-        {
-            let values = [&first[rows.clone()], &second[rows.clone()]];
-            MomentSums::add_two([first_sums, second_sums], values);
-            hasher.add_two(c, rows.clone(), hashes);
-            c += 2;
-            continue;
+    while c < sums.len() {
+        let run: Vec<&[f64]> = (c..sums.len()).map_while(numbers).collect();
+        let end = c + run.len().max(1);
+        match (weights, &run[..]) {
+            (_, []) => hasher.add(c, rows.clone(), hashes),
+            (None, run) => {
+                let (keys, sums) = (hasher.keys(c..end), &mut sums[c..end]);
+                with_vectors(Sweeping { columns: run, keys, sums, hashes });
+            }
+            (Some(weights), run) => {
+                for (c, values) in (c..).zip(run) {
+                    sums[c].add_weighted(values, weights);
+                    hasher.add(c, rows.clone(), hashes);
+                }
+            }
         }
-        if let (Column::Number(values), Some(sums)) = (&block.columns[c], sums.get_mut(c)) {
-            sums.add(&values[rows.clone()], weights);
-        }
-        hasher.add(c, rows.clone(), hashes);
-        c += 1;
+        c = end;
     }
     Fingerprint::of_hashes(hashes)
 }
@@ -512,57 +521,40 @@ struct MomentSums {
 }
 
 impl MomentSums {
-    /// Adds some rows: a multiple of [`LANES`], but for the last time.
-    fn add(&mut self, values: &[f64], weights: Option<&[f64]>) {
-        let Some(&first) = values.first() else { return };
-        let shift = *self.shift.get_or_insert(first);
-        vectorized(
-            #[inline(always)]
-            || match weights {
-                Some(weights) => self.add_weighted(values, weights, shift),
-                None => self.add_plain(values, shift),
-            },
-        );
-    }
-
-    /// Adds some rows without weights to the sums of two columns: a multiple of [`LANES`], but for the last time.
-    fn add_two(sums: [&mut MomentSums; 2], values: [&[f64]; 2]) {
-        let [Some(&first), Some(&second)] = values.map(<[f64]>::first) else { return };
-        let [a, b] = sums;
-        (a.shift, b.shift) = (a.shift.or(Some(first)), b.shift.or(Some(second)));
-        with_vectors(AddingTwo { sums: [a, b], values });
-    }
-
+    /// The number that the sums are about: the first there is.
     #[inline(always)]
-    fn add_plain(&mut self, values: &[f64], shift: f64) {
-        let (mut sum, mut squares) = (self.sum, self.squares);
-        let (chunks, rest) = values.as_chunks::<LANES>();
-        for chunk in chunks {
-            for l in 0..LANES {
-                let x = chunk[l] - shift;
-                sum[l] += x;
-                squares[l] = x.mul_add(x, squares[l]);
-            }
-        }
-        for (l, value) in rest.iter().enumerate() {
+    fn shift(&mut self, values: &[f64]) -> f64 {
+        *self.shift.get_or_insert_with(|| values.first().copied().unwrap_or(0.0))
+    }
+
+    /// Adds some rows, fewer than [`LANES`].
+    #[inline(always)]
+    fn add_last(&mut self, values: &[f64]) {
+        let shift = self.shift(values);
+        for (l, value) in values.iter().enumerate() {
             let x = value - shift;
-            sum[l] += x;
-            squares[l] = x.mul_add(x, squares[l]);
+            self.sum[l] += x;
+            self.squares[l] = x.mul_add(x, self.squares[l]);
         }
         self.mass[0] += values.len() as f64;
-        (self.sum, self.squares) = (sum, squares);
     }
 
-    #[inline(always)]
-    fn add_weighted(&mut self, values: &[f64], weights: &[f64], shift: f64) {
-        for (values, weights) in values.chunks(LANES).zip(weights.chunks(LANES)) {
-            for (l, (value, w)) in values.iter().zip(weights).enumerate() {
-                let x = value - shift;
-                self.mass[l] += w;
-                self.sum[l] = w.mul_add(x, self.sum[l]);
-                self.squares[l] = (w * x).mul_add(x, self.squares[l]);
-            }
-        }
+    /// Adds some rows: a multiple of [`LANES`], but for the last time.
+    fn add_weighted(&mut self, values: &[f64], weights: &[f64]) {
+        let shift = self.shift(values);
+        vectorized(
+            #[inline(always)]
+            || {
+                for (values, weights) in values.chunks(LANES).zip(weights.chunks(LANES)) {
+                    for (l, (value, w)) in values.iter().zip(weights).enumerate() {
+                        let x = value - shift;
+                        self.mass[l] += w;
+                        self.sum[l] = w.mul_add(x, self.sum[l]);
+                        self.squares[l] = (w * x).mul_add(x, self.squares[l]);
+                    }
+                }
+            },
+        );
     }
 
     fn moments(&self) -> Moments {
@@ -574,45 +566,87 @@ impl MomentSums {
     }
 }
 
-/// Adds some rows without weights to the sums of two columns at once: memory is quicker at two stretches than at one.
-struct AddingTwo<'a> {
-    sums: [&'a mut MomentSums; 2],
-    values: [&'a [f64]; 2],
+/// Adds some rows without weights to the sums and to the hashes of the rows: a multiple of [`LANES`], but for the last time.
+struct Sweeping<'a> {
+    columns: &'a [&'a [f64]],
+    keys: &'a [ColumnKey],
+    sums: &'a mut [MomentSums],
+    hashes: &'a mut [u64],
 }
 
-impl WithSimd for AddingTwo<'_> {
+impl WithSimd for Sweeping<'_> {
     type Output = ();
 
+    /// Several columns at once, as many as there are registers for their sums: memory is quicker at a few stretches than at one,
+    /// and the hashes are fetched and put back less often. Gangs of columns are about as large as each other.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let AddingTwo { sums: [a, b], values: [a_values, b_values] } = self;
-        let (a_shift, b_shift) = (a.shift.unwrap_or(0.0), b.shift.unwrap_or(0.0));
-        let ((a_whole, a_rest), (b_whole, b_rest)) =
-            (a_values.as_chunks::<LANES>(), b_values.as_chunks::<LANES>());
-        let vectors = LANES / S::F64_LANES;
-        let mut local = [[simd.splat_f64s(0.0); LANES]; 4];
-        for (local, sums) in local.iter_mut().zip([&a.sum, &a.squares, &b.sum, &b.squares]) {
-            local[..vectors].copy_from_slice(S::as_simd_f64s(sums).0);
-        }
-        let (x_shift, y_shift) = (simd.splat_f64s(a_shift), simd.splat_f64s(b_shift));
-        for (x, y) in a_whole.iter().zip(b_whole) {
-            let (x, y) = (S::as_simd_f64s(x).0, S::as_simd_f64s(y).0);
-            for v in 0..vectors {
-                let (x, y) = (simd.sub_f64s(x[v], x_shift), simd.sub_f64s(y[v], y_shift));
-                local[0][v] = simd.add_f64s(local[0][v], x);
-                local[1][v] = simd.mul_add_f64s(x, x, local[1][v]);
-                local[2][v] = simd.add_f64s(local[2][v], y);
-                local[3][v] = simd.mul_add_f64s(y, y, local[3][v]);
+        let Sweeping { columns, keys, sums, hashes } = self;
+        let most = if S::F64_LANES == LANES { 6 } else { 2 };
+        let size = columns.len().div_ceil(columns.len().div_ceil(most).max(1)).max(1);
+        let gangs = columns.chunks(size).zip(keys.chunks(size)).zip(sums.chunks_mut(size));
+        for ((columns, keys), sums) in gangs {
+            match columns.len() {
+                6 => sweep_gang::<S, 6>(simd, columns, keys, sums, hashes),
+                5 => sweep_gang::<S, 5>(simd, columns, keys, sums, hashes),
+                4 => sweep_gang::<S, 4>(simd, columns, keys, sums, hashes),
+                3 => sweep_gang::<S, 3>(simd, columns, keys, sums, hashes),
+                2 => sweep_gang::<S, 2>(simd, columns, keys, sums, hashes),
+                _ => sweep_gang::<S, 1>(simd, columns, keys, sums, hashes),
             }
         }
-        let sums = [&mut a.sum, &mut a.squares, &mut b.sum, &mut b.squares];
-        for (local, sums) in local.iter().zip(sums) {
-            S::as_mut_simd_f64s(sums).0.copy_from_slice(&local[..vectors]);
+    }
+}
+
+/// Adds some rows of so many columns to their sums and to the hashes of the rows.
+#[inline(always)]
+fn sweep_gang<S: Simd, const GANG: usize>(
+    simd: S,
+    columns: &[&[f64]],
+    keys: &[ColumnKey],
+    sums: &mut [MomentSums],
+    hashes: &mut [u64],
+) {
+    let (Some(columns), Some(keys), Some(sums)) =
+        (columns.first_chunk::<GANG>(), keys.first_chunk::<GANG>(), sums.first_chunk_mut::<GANG>())
+    else {
+        return;
+    };
+    let (hashes, last_hashes) = hashes.as_chunks_mut::<LANES>();
+    let chunks = columns.map(|values| &values.as_chunks::<LANES>().0[..hashes.len()]);
+    let vectors = LANES / S::F64_LANES;
+    let mut local = [([simd.splat_f64s(0.0); LANES], [simd.splat_f64s(0.0); LANES]); GANG];
+    let mut shifts = [simd.splat_f64s(0.0); GANG];
+    for c in 0..GANG {
+        shifts[c] = simd.splat_f64s(sums[c].shift(columns[c]));
+        local[c].0[..vectors].copy_from_slice(S::as_simd_f64s(&sums[c].sum).0);
+        local[c].1[..vectors].copy_from_slice(S::as_simd_f64s(&sums[c].squares).0);
+    }
+    for (at, hashes) in hashes.iter_mut().enumerate() {
+        let mut next = *hashes;
+        for c in 0..GANG {
+            let x = &chunks[c][at];
+            for l in 0..LANES {
+                next[l] = keys[c].add_number(next[l], x[l]);
+            }
+            let (sum, squares) = &mut local[c];
+            for (v, x) in S::as_simd_f64s(x).0.iter().enumerate() {
+                let x = simd.sub_f64s(*x, shifts[c]);
+                sum[v] = simd.add_f64s(sum[v], x);
+                squares[v] = simd.mul_add_f64s(x, x, squares[v]);
+            }
         }
-        a.mass[0] += (a_values.len() - a_rest.len()) as f64;
-        b.mass[0] += (b_values.len() - b_rest.len()) as f64;
-        a.add_plain(a_rest, a_shift);
-        b.add_plain(b_rest, b_shift);
+        *hashes = next;
+    }
+    for c in 0..GANG {
+        S::as_mut_simd_f64s(&mut sums[c].sum).0.copy_from_slice(&local[c].0[..vectors]);
+        S::as_mut_simd_f64s(&mut sums[c].squares).0.copy_from_slice(&local[c].1[..vectors]);
+        sums[c].mass[0] += chunks[c].as_flattened().len() as f64;
+        let last = columns[c].as_chunks::<LANES>().1;
+        sums[c].add_last(last);
+        for (hash, value) in last_hashes.iter_mut().zip(last) {
+            *hash = keys[c].add_number(*hash, *value);
+        }
     }
 }
 
@@ -984,37 +1018,50 @@ mod tests {
         (0..count as u64).map(|place| lots.unit(place) * 3.0 - 1.0).collect()
     }
 
+    /// Sums of a column by a plain loop, in the order that vectors add in.
+    fn plain_sums(values: &[f64]) -> MomentSums {
+        let mut sums = MomentSums { shift: Some(values[0]), ..MomentSums::default() };
+        for (row, value) in values.iter().enumerate() {
+            let x = value - values[0];
+            sums.mass[0] += 1.0;
+            sums.sum[row % LANES] += x;
+            sums.squares[row % LANES] = x.mul_add(x, sums.squares[row % LANES]);
+        }
+        sums
+    }
+
     #[test]
-    fn two_columns_at_once_have_the_bits_of_each_alone() {
-        for len in (1..40).chain([2047, 2048, 2049]) {
-            let (a, b) = (numbers(len, 1), numbers(len, 2));
-            let alone = [&a, &b].map(|values| {
-                let mut sums = MomentSums::default();
-                values.chunks(STRIP / 4).for_each(|strip| sums.add(strip, None));
-                sums
-            });
-            type Run<'a> = &'a dyn Fn(AddingTwo<'_>);
-            let runs: [Run<'_>; 5] = [
-                &|adding| with_vectors(adding),
-                &|adding| adding.with_simd(pulp::Scalar),
-                &|adding| adding.with_simd(pulp::Scalar128b),
-                &|adding| adding.with_simd(pulp::Scalar256b),
-                &|adding| adding.with_simd(pulp::Scalar512b),
-            ];
+    fn columns_together_have_the_bits_of_each_alone() {
+        type Run<'a> = &'a dyn Fn(Sweeping<'_>);
+        let runs: [Run<'_>; 5] = [
+            &|sweeping| with_vectors(sweeping),
+            &|sweeping| sweeping.with_simd(pulp::Scalar),
+            &|sweeping| sweeping.with_simd(pulp::Scalar128b),
+            &|sweeping| sweeping.with_simd(pulp::Scalar256b),
+            &|sweeping| sweeping.with_simd(pulp::Scalar512b),
+        ];
+        for (width, len) in (1..15).flat_map(|width| [1, 7, 8, 39, 2049].map(|len| (width, len))) {
+            let columns: Vec<Vec<f64>> = (0..width).map(|seed| numbers(len, seed)).collect();
+            let expected: Vec<MomentSums> = columns.iter().map(|values| plain_sums(values)).collect();
+            let numbers = columns.iter().map(|values| Column::Number(values.clone().into()));
+            let block = Block::new(0, 0, Segment { columns: numbers.collect(), len });
+            let hasher = RowHasher::new(&block);
             for run in runs {
-                let mut sums =
-                    [&a, &b].map(|values| MomentSums { shift: Some(values[0]), ..Default::default() });
-                for (a, b) in a.chunks(STRIP / 4).zip(b.chunks(STRIP / 4)) {
-                    let [first, second] = &mut sums;
-                    run(AddingTwo { sums: [first, second], values: [a, b] });
+                let mut sums = vec![MomentSums::default(); width as usize];
+                let mut fingerprint = Fingerprint::default();
+                for start in (0..len).step_by(STRIP / 4) {
+                    let rows = start..len.min(start + STRIP / 4);
+                    let columns: Vec<&[f64]> = columns.iter().map(|values| &values[rows.clone()]).collect();
+                    let mut hashes = vec![0; rows.len()];
+                    let keys = hasher.keys(0..width as usize);
+                    run(Sweeping { columns: &columns, keys, sums: &mut sums, hashes: &mut hashes });
+                    fingerprint.merge(Fingerprint::of_hashes(&hashes));
                 }
-                for (two, one) in sums.iter().zip(&alone) {
-                    assert_eq!(
-                        (two.sum, two.squares, two.mass),
-                        (one.sum, one.squares, one.mass),
-                        "{len} rows"
-                    );
+                for (sums, expected) in sums.iter().zip(&expected) {
+                    let parts = |sums: &MomentSums| (sums.shift, sums.mass, sums.sum, sums.squares);
+                    assert_eq!(parts(sums), parts(expected), "{width} columns, {len} rows");
                 }
+                assert_eq!(fingerprint, Fingerprint::of(&block), "{width} columns, {len} rows");
             }
         }
     }
@@ -1035,7 +1082,7 @@ mod tests {
                 columns.push(Column::Number((0..len).map(|row| (row % 2) as f64).collect()));
                 columns.extend(weighted.then(|| Column::Number(vec![2.0; len].into())));
                 let block = Block::new(0, 0, Segment { columns, len });
-                let pass = Survey { features: count, max_levels: 10, slots: 20, seed: Seed(3) };
+                let pass = Survey { features: count, max_levels: 10, races: Races::new(20), seed: Seed(3) };
                 let found = pass.visit(&mut pass.worker(), &block).expect("a state");
                 assert_eq!(found.fingerprint, Fingerprint::of(&block));
             }
