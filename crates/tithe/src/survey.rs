@@ -505,7 +505,7 @@ impl Moments {
     }
 }
 
-/// Running sums side by side: their order never changes, and vectors of four or more have room for those of two columns.
+/// Running sums side by side: their order never changes, whatever the processor's vectors hold.
 const LANES: usize = 8;
 
 /// Sums for the moments of a column, about its first value so that a large mean costs no accuracy.
@@ -566,6 +566,11 @@ impl MomentSums {
     }
 }
 
+/// Columns that are read at once, in gangs about as large as each other: memory is quicker at a few stretches than at one, and the
+/// hashes are fetched and put back less often. The sums of so many have room in the registers of the widest vectors; narrower
+/// ones are still quicker with them.
+const MOST_AT_ONCE: usize = 6;
+
 /// Adds some rows without weights to the sums and to the hashes of the rows: a multiple of [`LANES`], but for the last time.
 struct Sweeping<'a> {
     columns: &'a [&'a [f64]],
@@ -577,13 +582,11 @@ struct Sweeping<'a> {
 impl WithSimd for Sweeping<'_> {
     type Output = ();
 
-    /// Several columns at once, as many as there are registers for their sums: memory is quicker at a few stretches than at one,
-    /// and the hashes are fetched and put back less often. Gangs of columns are about as large as each other.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Sweeping { columns, keys, sums, hashes } = self;
-        let most = if S::F64_LANES == LANES { 6 } else { 2 };
-        let size = columns.len().div_ceil(columns.len().div_ceil(most).max(1)).max(1);
+        let gangs = columns.len().div_ceil(MOST_AT_ONCE).max(1);
+        let size = columns.len().div_ceil(gangs).max(1);
         let gangs = columns.chunks(size).zip(keys.chunks(size)).zip(sums.chunks_mut(size));
         for ((columns, keys), sums) in gangs {
             match columns.len() {
