@@ -234,7 +234,8 @@ pub(crate) fn exponential(u: f64) -> f64 {
     const TWO_TO_52: f64 = 4503599627370496.0;
     let k = f64::from_bits((shifted >> 52) | TWO_TO_52.to_bits()) - (TWO_TO_52 + 1023.0);
     let f = f64::from_bits((shifted & ((1 << 52) - 1)) + sqrt_half) - 1.0;
-    -log_of_quotient(f / (2.0 + f), k * std::f64::consts::LN_2)
+    // From 0, so that it is never −0.
+    0.0 - log_of_quotient(f / (2.0 + f), k * std::f64::consts::LN_2)
 }
 
 /// `ln(1 + f) + k` from `v = f/(2 + f)`, with 1 + f in [√½, √2].
@@ -317,6 +318,14 @@ mod tests {
             let ours = exponential(u);
             prop_assert!((ours - expected).abs() <= 1e-15 * expected, "{u}: {ours} against {expected}");
         }
+    }
+
+    #[test]
+    fn exponentials_at_the_edges() {
+        let step = 0.5f64.powi(52);
+        assert_eq!(exponential(0.0).to_bits(), 0, "not −0: times are compared by their bits");
+        assert!((exponential(step) / step - 1.0).abs() < 1e-15);
+        assert!((exponential(1.0 - step) / (52.0 * std::f64::consts::LN_2) - 1.0).abs() < 1e-15);
     }
 
     #[test]

@@ -9,8 +9,9 @@ use crate::error::Result;
 /// Everything that touches the full data is a pass: a description (the value itself), a function from a
 /// block to a state, and an associative merge of states. An [engine](crate::engine::Engine) runs it.
 ///
-/// A state depends on the pass and the block alone, never on the thread: engines merge states in the
-/// order of the blocks, so the result has the same bytes on any number of threads.
+/// The state of all blocks depends on the pass and the blocks alone, never on the threads: engines merge states in the
+/// order of the blocks, so the result has the same bytes on any number of threads. A block's own state may leave out
+/// what other blocks have beaten already.
 ///
 /// Passes and states travel: a pass to where the rows are, its state back.
 pub trait Pass: Sync + Serialize {

@@ -214,7 +214,7 @@ impl Sharing<'_> {
         let centers = self.bound.centers.rows().zip(&self.bound.anchors).zip(numbers());
         for (distance, ((center, anchor), number)) in self.distances.iter_mut().zip(centers) {
             ahead.take();
-            let between = simd.splat_f64s(anchor.between);
+            let (between, infinity) = (simd.splat_f64s(anchor.between), simd.splat_f64s(f64::INFINITY));
             let (mut to_center, mut cross) = (zero, [between; N]);
             for (z, (&q, &offset)) in self.tile.z.iter().zip(center.iter().zip(&anchor.offset)) {
                 let (z, q, offset) = (&few::<S, N>(&z.0)[c], simd.splat_f64s(q), simd.splat_f64s(offset));
@@ -233,7 +233,9 @@ impl Sharing<'_> {
             let (mut cancelled, mut any) = ([never; N], never);
             for v in 0..N {
                 to_anchor[v] = simd.add_f64s(to_center[v], cross[v]);
-                cancelled[v] = simd.not_m64s(simd.greater_than_f64s(to_anchor[v], between));
+                let enough = simd.greater_than_f64s(to_anchor[v], between);
+                let finite = simd.less_than_f64s(to_anchor[v], infinity);
+                cancelled[v] = simd.not_m64s(simd.and_m64s(enough, finite));
                 any = simd.or_m64s(any, cancelled[v]);
             }
             if simd.first_true_m64s(any) < S::F64_LANES {
@@ -350,8 +352,16 @@ mod tests {
     /// Squares that overflow, and squares so small that their roots are not to be guessed.
     #[test]
     fn very_large_and_very_small_rows_have_the_shares_of_the_plain_version() {
-        for (scale, center, radius) in [(1e155, 1e155, 1.5), (1.0, 1e155, 1.5), (1e-141, 1e-141, 1e141)] {
-            let rows: Vec<(Vec<f64>, f64)> = (1..=4).map(|n| (vec![f64::from(n) * scale], 1.0)).collect();
+        let apart = [1.0, 2.0, 3.0, 4.0];
+        // Here the squares of distances to the centre overflow, and those to the mean do not.
+        let on_both_sides = [-6.9, -6.9, 6.9, 6.9];
+        for (rows, scale, center, radius) in [
+            (apart, 1e155, 1e155, 1.5),
+            (apart, 1.0, 1e155, 1.5),
+            (apart, 1e-141, 1e-141, 1e141),
+            (on_both_sides, 1e153, 6.6e153, 1e-154),
+        ] {
+            let rows: Vec<(Vec<f64>, f64)> = rows.iter().map(|z| (vec![z * scale], 1.0)).collect();
             let points = Points::from_rows(1, rows.iter().map(|(z, w)| (z.as_slice(), *w)));
             let centers = Centers::new(1, vec![center]);
             let plain = plain_shares(&rows, &centers, radius, &[0.0], CenterRule::Exact);

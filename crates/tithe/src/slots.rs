@@ -75,11 +75,10 @@ pub struct Picked {
     pub counts: Vec<u32>,
 }
 
-/// Races of all rows for so many slots.
+/// Races of all rows for so many slots. They are run once, or over the same rows again: for other rows there are other races.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Races {
-    /// How many races.
-    pub slots: usize,
+    slots: usize,
     /// The best times so far, of all threads: their bits, which have the order of the times.
     #[serde(skip)]
     best: OnceLock<Arc<[AtomicU64]>>,
@@ -101,6 +100,11 @@ impl Races {
     /// So many races.
     pub fn new(slots: usize) -> Races {
         Races { slots, best: OnceLock::new() }
+    }
+
+    /// How many.
+    pub fn slots(&self) -> usize {
+        self.slots
     }
 
     /// A thread's start.
@@ -405,16 +409,25 @@ mod tests {
     }
 
     fn race(blocks: &[Block], slots: usize, seed: u64, racers: usize) -> Vec<Slots> {
+        let mut racers: Vec<Racer> = (0..racers).map(|_| Races::new(slots).racer()).collect();
+        let turns = blocks.iter().zip((0..racers.len()).cycle());
+        turns.map(|(block, racer)| one_race(&mut racers[racer], block, seed)).collect()
+    }
+
+    fn one_race(racer: &mut Racer, block: &Block, seed: u64) -> Slots {
+        let Column::Number(shares) = &block.columns[0] else { unreachable!() };
+        racer.race(block, shares, &mut Seed(seed).stream(Purpose::Selection, block.stream))
+    }
+
+    /// The states of all blocks, in their order, where threads that know of each other have raced them in another one.
+    fn race_in_order(blocks: &[Block], order: &[usize], slots: usize, seed: u64) -> Vec<Slots> {
         let races = Races::new(slots);
-        let mut racers: Vec<Racer> = (0..racers).map(|_| races.racer()).collect();
-        let mut states = Vec::new();
-        for (b, block) in blocks.iter().enumerate() {
-            let Column::Number(shares) = &block.columns[0] else { unreachable!() };
-            let racer = b % racers.len();
-            let mut rng = Seed(seed).stream(Purpose::Selection, block.index);
-            states.push(racers[racer].race(block, shares, &mut rng));
-        }
-        states
+        let mut racers = [races.racer(), races.racer(), races.racer()];
+        let turns = order.iter().zip((0..racers.len()).cycle());
+        let mut states: Vec<(usize, Slots)> =
+            turns.map(|(&b, racer)| (b, one_race(&mut racers[racer], &blocks[b], seed))).collect();
+        states.sort_by_key(|(b, _)| *b);
+        states.into_iter().map(|(_, state)| state).collect()
     }
 
     fn merged(states: Vec<Slots>) -> Picked {
@@ -470,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn any_order_of_merging_and_any_number_of_threads_gives_the_same_rows() {
+    fn any_order_of_merging_and_any_number_of_processes_gives_the_same_rows() {
         let all = shares(300);
         let blocks = split(&all, &[50, 100, 1, 49, 100]);
         let reference = merged(race(&blocks, 40, 3, 1));
@@ -485,20 +498,39 @@ mod tests {
         }
     }
 
-    /// Many blocks, so that rows are let go in between.
     #[test]
     fn what_one_thread_has_seen_saves_the_others_work() {
         let blocks = split(&shares(900), &[300, 300, 300]);
-        let together = race(&blocks, 200, 5, 3);
-        let alone: Vec<Slots> =
-            blocks.iter().map(|block| race(std::slice::from_ref(block), 200, 5, 1).remove(0)).collect();
+        let alone = race(&blocks, 200, 5, 3);
         let winners = |states: &[Slots]| states.iter().map(|state| state.winners.len()).collect::<Vec<_>>();
         assert_eq!(winners(&alone), [200; 3]);
-        let [first, second, third] = winners(&together)[..] else { panic!("three states") };
-        assert!(first == 200 && second < 140 && third < 110, "{second} and {third}");
-        assert_eq!(merged(together).rows.positions, merged(alone).rows.positions);
+        let reference = merged(alone);
+        for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+            let together = race_in_order(&blocks, &order, 200, 5);
+            let found = winners(&together);
+            let [first, second, third] = order.map(|b| found[b]);
+            assert!(first == 200 && second < 140 && third < 110, "{second} and {third}");
+            let picked = merged(together);
+            assert_eq!(picked.rows.positions, reference.rows.positions);
+            assert_eq!((picked.counts, &picked.shares), (reference.counts.clone(), &reference.shares));
+        }
     }
 
+    /// Of equal times the one of the earlier block wins, whoever was there first; and rows may race again.
+    #[test]
+    fn ties_do_not_depend_on_the_threads() {
+        let mut blocks = split(&shares(200), &[100, 100]);
+        let Column::Number(values) = blocks[0].columns[0].clone() else { unreachable!() };
+        blocks[1].columns[0] = Column::Number(values);
+        blocks[1].stream = blocks[0].stream;
+        for order in [&[0, 1][..], &[1, 0]] {
+            let states = race_in_order(&blocks, order, 70, 3);
+            assert!(states.iter().all(|state| state.winners.len() == 70), "{order:?}");
+            assert!(merged(states).rows.positions.iter().all(|&position| position < 100), "{order:?}");
+        }
+    }
+
+    /// Many blocks, so that rows are let go in between.
     #[test]
     fn rows_stay_with_their_values_in_any_order_of_merging() {
         let all: Vec<f64> =

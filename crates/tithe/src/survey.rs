@@ -198,7 +198,7 @@ pub fn survey(
     let wanted = (found.rows / 40).max(20 * clusters as u64) as usize;
     let mass = found.picks.total;
     let finish = |slots: Slots| slots.finish().ok_or_else(|| no_rows(nothing_in(table)));
-    let fewer = (wanted < pass.races.slots).then(|| {
+    let fewer = (wanted < pass.races.slots()).then(|| {
         let mut fewer = found.picks.clone();
         fewer.truncate(wanted);
         fewer
@@ -281,8 +281,10 @@ impl Pass for Survey {
             }
         };
         let mut copying = Copying::new(block, &outcome.rows);
-        // A strip of rows at a time: what a sum has fetched is still there for the hash, and for the copy.
-        let mut sums: Vec<MomentSums> = vec![MomentSums::default(); block.columns.len()];
+        // A strip of rows at a time: their hashes stay at hand while the columns go by, and the rows for the copy. Without
+        // weights the label is summed like the features: its hash comes with it.
+        let summed = if weights.is_some() { features } else { block.columns.len() };
+        let mut sums: Vec<MomentSums> = vec![MomentSums::default(); summed];
         let mut fingerprint = Fingerprint::default();
         let hasher = RowHasher::new(block);
         for start in (0..block.len).step_by(STRIP) {
@@ -367,7 +369,7 @@ impl Survey {
     }
 }
 
-/// Adds some rows to the sums of the columns that hold numbers; the fingerprint of these rows.
+/// Adds some rows to the sums of the columns, the first or all of them, that hold numbers; the fingerprint of these rows.
 fn sweep(
     block: &Block,
     rows: Range<usize>,
@@ -383,8 +385,8 @@ fn sweep(
         Column::Text { .. } => None,
     };
     let mut c = 0;
-    while c < sums.len() {
-        let run: Vec<&[f64]> = (c..sums.len()).map_while(numbers).collect();
+    while c < block.columns.len() {
+        let run: Vec<&[f64]> = (c..block.columns.len()).map_while(numbers).collect();
         let end = c + run.len().max(1);
         match (weights, &run[..]) {
             (_, []) => hasher.add(c, rows.clone(), hashes),
@@ -394,7 +396,9 @@ fn sweep(
             }
             (Some(weights), run) => {
                 for (c, values) in (c..).zip(run) {
-                    sums[c].add_weighted(values, weights);
+                    if let Some(sums) = sums.get_mut(c) {
+                        sums.add_weighted(values, weights);
+                    }
                     hasher.add(c, rows.clone(), hashes);
                 }
             }
@@ -523,14 +527,14 @@ struct MomentSums {
 impl MomentSums {
     /// The number that the sums are about: the first there is.
     #[inline(always)]
-    fn shift(&mut self, values: &[f64]) -> f64 {
+    fn shift_from(&mut self, values: &[f64]) -> f64 {
         *self.shift.get_or_insert_with(|| values.first().copied().unwrap_or(0.0))
     }
 
     /// Adds some rows, fewer than [`LANES`].
     #[inline(always)]
     fn add_last(&mut self, values: &[f64]) {
-        let shift = self.shift(values);
+        let shift = self.shift_from(values);
         for (l, value) in values.iter().enumerate() {
             let x = value - shift;
             self.sum[l] += x;
@@ -541,7 +545,7 @@ impl MomentSums {
 
     /// Adds some rows: a multiple of [`LANES`], but for the last time.
     fn add_weighted(&mut self, values: &[f64], weights: &[f64]) {
-        let shift = self.shift(values);
+        let shift = self.shift_from(values);
         vectorized(
             #[inline(always)]
             || {
@@ -566,7 +570,7 @@ impl MomentSums {
     }
 }
 
-/// Columns that are read at once, in gangs about as large as each other: memory is quicker at a few stretches than at one, and the
+/// The most columns that are read at once, in gangs about as large as each other: memory is quicker at a few stretches than at one, and the
 /// hashes are fetched and put back less often. The sums of so many have room in the registers of the widest vectors; narrower
 /// ones are still quicker with them.
 const MOST_AT_ONCE: usize = 6;
@@ -610,6 +614,7 @@ fn sweep_gang<S: Simd, const GANG: usize>(
     sums: &mut [MomentSums],
     hashes: &mut [u64],
 ) {
+    debug_assert_eq!([columns.len(), keys.len(), sums.len()], [GANG; 3]);
     let (Some(columns), Some(keys), Some(sums)) =
         (columns.first_chunk::<GANG>(), keys.first_chunk::<GANG>(), sums.first_chunk_mut::<GANG>())
     else {
@@ -621,7 +626,7 @@ fn sweep_gang<S: Simd, const GANG: usize>(
     let mut local = [([simd.splat_f64s(0.0); LANES], [simd.splat_f64s(0.0); LANES]); GANG];
     let mut shifts = [simd.splat_f64s(0.0); GANG];
     for c in 0..GANG {
-        shifts[c] = simd.splat_f64s(sums[c].shift(columns[c]));
+        shifts[c] = simd.splat_f64s(sums[c].shift_from(columns[c]));
         local[c].0[..vectors].copy_from_slice(S::as_simd_f64s(&sums[c].sum).0);
         local[c].1[..vectors].copy_from_slice(S::as_simd_f64s(&sums[c].squares).0);
     }
