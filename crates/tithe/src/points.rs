@@ -90,9 +90,8 @@ impl Turns<'_> {
     pub fn take(&mut self) {
         for line in self.lines.by_ref().take(self.due) {
             for column in self.ahead.columns {
-                if let Some(value) = column.get(self.ahead.row + line * LINE) {
-                    fetch(value);
-                }
+                // Beyond the end it is in vain.
+                fetch(column.as_ptr().wrapping_add(self.ahead.row + line * LINE));
             }
         }
     }
