@@ -12,7 +12,7 @@ use crate::collapse::{Collapser, Distinct};
 use crate::encoding::{Encoding, Scratch};
 use crate::error::Result;
 use crate::math::{Few, few, few_mut, with_vectors};
-use crate::pass::Pass;
+use crate::pass::{Pass, in_parts};
 use crate::points::{Lane, Points, TILE, Tile};
 use crate::rng::{Purpose, Seed, open_unit};
 
@@ -298,7 +298,7 @@ impl WithSimd for Adding<'_> {
         let GroupSums { centers, sums, squares, members } = self.sums;
         let (tile, w) = (self.tile, few::<S, N>(&self.tile.w.0));
         let squares = S::as_mut_simd_f64s(squares).0;
-        let mut ahead = tile.ahead.in_turns(w.len() * centers.len());
+        let mut ahead = tile.ahead.from_afar_in_turns(w.len() * centers.len());
         for (c, w) in w.iter().enumerate() {
             let mut nearest = Nearest::<S, N>::none(simd);
             for (center, number) in centers.rows().zip(numbers()) {
@@ -365,6 +365,10 @@ fn add_products<S: Simd, const COLUMNS: usize>(
 }
 
 impl GroupTotals {
+    fn none(centers: &Centers) -> GroupTotals {
+        GroupTotals { mass: vec![0.0; centers.len()], sum: vec![0.0; centers.q.len()], squares: 0.0 }
+    }
+
     pub(crate) fn merge(&mut self, next: &GroupTotals) {
         let add = |ours: &mut [f64], theirs: &[f64]| {
             ours.iter_mut().zip(theirs).for_each(|(a, b)| *a += b);
@@ -410,39 +414,26 @@ impl Grouped {
     }
 }
 
-pub(crate) struct GroupingWorker {
-    scratch: Scratch,
-    sums: GroupSums,
-    collapser: Option<Collapser>,
-}
-
 impl Pass for Grouping<'_> {
     const NAME: &'static str = "grouping the rows";
     type State = Grouped;
-    type Worker = GroupingWorker;
+    type Worker = Option<Collapser>;
 
-    fn worker(&self) -> GroupingWorker {
-        GroupingWorker {
-            scratch: Scratch::new(self.encoding.dim()),
-            sums: GroupSums::new(&self.centers),
-            collapser: self.most_distinct.map(Collapser::new),
-        }
+    fn worker(&self) -> Option<Collapser> {
+        self.most_distinct.map(|most| Collapser::new(most, self.encoding.dim()))
     }
 
-    fn visit(&self, worker: &mut GroupingWorker, block: &Block) -> Result<Grouped> {
-        let GroupingWorker { scratch, sums, collapser } = worker;
+    fn visit(&self, collapser: &mut Option<Collapser>, block: &Block) -> Result<Grouped> {
         let encoder = self.encoding.encoder(block)?;
-        for t in 0..encoder.tiles() {
-            let tile = encoder.tile(t, scratch);
-            sums.add(&tile);
-            if let Some(collapser) = collapser {
-                collapser.add(&tile, t * TILE);
-            }
-        }
-        Ok(Grouped {
-            totals: sums.take(),
-            distinct: collapser.as_mut().map(|collapser| collapser.finish(block)),
-        })
+        let room = || (Scratch::new(self.encoding.dim()), GroupSums::new(&self.centers));
+        let totals = in_parts(encoder.parts().collect(), room, |(scratch, sums), tiles| {
+            tiles.for_each(|t| sums.add(&encoder.tile(t, scratch)));
+            sums.take()
+        });
+        let mut all = GroupTotals::none(&self.centers);
+        totals.iter().for_each(|totals| all.merge(totals));
+        let distinct = collapser.as_mut().map(|collapser| collapser.distinct(block, &encoder));
+        Ok(Grouped { totals: all, distinct })
     }
 
     fn merge(&self, state: &mut Grouped, next: Grouped) {

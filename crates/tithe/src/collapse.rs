@@ -5,7 +5,8 @@ use hashbrown::HashTable;
 use serde::{Deserialize, Serialize};
 
 use crate::block::{Block, RowSet};
-use crate::points::Tile;
+use crate::encoding::{Encoder, Scratch};
+use crate::points::{TILE, Tile};
 
 /// The distinct points of some blocks, while there are few enough.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,6 +32,7 @@ pub struct DistinctRows {
 #[derive(Clone, Debug)]
 pub struct Collapser {
     most: usize,
+    dim: usize,
     /// Once one block had too many, all blocks together have.
     gave_up: bool,
     index: Index,
@@ -101,10 +103,11 @@ fn hash(key: &[u64]) -> u64 {
 }
 
 impl Collapser {
-    /// The start, for at most `most` distinct points.
-    pub fn new(most: usize) -> Collapser {
+    /// The start, for at most `most` distinct points of dimension `dim`.
+    pub fn new(most: usize, dim: usize) -> Collapser {
         Collapser {
             most,
+            dim,
             gave_up: false,
             index: Index::default(),
             mass: Vec::new(),
@@ -113,30 +116,11 @@ impl Collapser {
         }
     }
 
-    /// Adds a tile that begins at row `start` of the block.
-    pub fn add(&mut self, tile: &Tile<'_>, start: usize) {
-        if self.gave_up {
-            return;
-        }
-        for r in 0..tile.len {
-            self.key.clear();
-            // Adding 0 turns −0 into 0: they are the same number.
-            self.key.extend(tile.z.iter().map(|lane| (lane[r] + 0.0).to_bits()));
-            let (number, new) = self.index.number(&self.key);
-            if new {
-                if self.index.len() > self.most {
-                    self.gave_up = true;
-                    return;
-                }
-                self.mass.push(0.0);
-                self.first.push(start + r);
-            }
-            self.mass[number] += tile.w[r];
-        }
-    }
-
-    /// The distinct points of the block whose tiles were added; ready for the next block.
-    pub fn finish(&mut self, block: &Block) -> Distinct {
+    /// The distinct points of a block.
+    pub fn distinct(&mut self, block: &Block, encoder: &Encoder<'_>) -> Distinct {
+        let mut scratch = Scratch::new(self.dim);
+        let mut tiles = 0..encoder.tiles();
+        self.gave_up = self.gave_up || !tiles.all(|t| self.add(&encoder.tile(t, &mut scratch), t * TILE));
         if self.gave_up {
             return Distinct::TooMany;
         }
@@ -149,6 +133,25 @@ impl Collapser {
         self.index.clear();
         self.first.clear();
         Distinct::Rows(distinct)
+    }
+
+    /// Adds a tile that begins at row `start` of the block; false if there are too many points.
+    fn add(&mut self, tile: &Tile<'_>, start: usize) -> bool {
+        for r in 0..tile.len {
+            self.key.clear();
+            // Adding 0 turns −0 into 0: they are the same number.
+            self.key.extend(tile.z.iter().map(|lane| (lane[r] + 0.0).to_bits()));
+            let (number, new) = self.index.number(&self.key);
+            if new {
+                if self.index.len() > self.most {
+                    return false;
+                }
+                self.mass.push(0.0);
+                self.first.push(start + r);
+            }
+            self.mass[number] += tile.w[r];
+        }
+        true
     }
 }
 

@@ -12,6 +12,9 @@ use crate::points::{Ahead, Lane, TILE, Tile};
 /// The name of the intercept among the coefficients.
 pub const INTERCEPT: &str = "intercept";
 
+/// Parts of a block that may be worked on at once.
+const PARTS: usize = 4;
+
 /// How a table becomes points: learnt once, kept with every coreset and posterior.
 ///
 /// The model matrix has, in this order: the intercept (a column of ones) if there is one, then for each
@@ -436,6 +439,24 @@ impl Encoder<'_> {
         self.block.len.div_ceil(TILE)
     }
 
+    /// The tiles in parts, all but the last with as many.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = Range<usize>> {
+        let tiles = self.tiles();
+        let many = tiles.div_ceil(PARTS).max(1);
+        (0..tiles).step_by(many).map(move |first| first..tiles.min(first + many))
+    }
+
+    /// The same, each with its rows' own numbers, of which there is one a row.
+    pub(crate) fn parts_with<'n>(&self, mut numbers: &'n mut [f64]) -> Vec<(Range<usize>, &'n mut [f64])> {
+        let with_numbers = |tiles: Range<usize>| {
+            let rows = (tiles.len() * TILE).min(numbers.len());
+            let (own, rest) = std::mem::take(&mut numbers).split_at_mut(rows);
+            numbers = rest;
+            (tiles, own)
+        };
+        self.parts().map(with_numbers).collect()
+    }
+
     /// Tile `t`: rows `t·TILE` and on of the block, as points `z = y·x` with their weights.
     pub fn tile<'s>(&'s self, t: usize, scratch: &'s mut Scratch) -> Tile<'s> {
         let rows = t * TILE..self.block.len.min((t + 1) * TILE);
@@ -444,8 +465,7 @@ impl Encoder<'_> {
             #[inline(always)]
             || self.fill(rows, scratch),
         );
-        // The tile after the next: memory needs longer than a kernel does for one.
-        let ahead = Ahead { columns: &self.numbers, row: (t + 2) * TILE };
+        let ahead = Ahead { columns: &self.numbers, row: t * TILE };
         Tile { z: &scratch.z, w: &scratch.w, len, ahead }
     }
 

@@ -44,22 +44,32 @@ pub(crate) fn each<S: Simd, const N: usize>(few: &mut Few<S, N>) -> &mut [f64] {
 /// Numbers in a line of the cache.
 pub(crate) const LINE: usize = 8;
 
+/// Where a line that is asked for shall come to: the first-level cache, or the larger and slower second.
+#[derive(Clone, Copy)]
+pub(crate) enum Cache {
+    First,
+    Second,
+}
+
 /// Asks for the line of the cache that holds a number which will be wanted soon, and does not wait for it; there need not be any.
 ///
 /// Worth 3 % of a pass over Parquet, where a tile's encoding takes less than half the time with it: the processor fetches
 /// ahead by itself, but not across pages of 4 KiB, and a tile takes but a quarter of one from each column.
 #[inline(always)]
 #[allow(unsafe_code)]
-pub(crate) fn fetch(number: *const f64) {
+pub(crate) fn fetch(number: *const f64, cache: Cache) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
         // SAFETY: a prefetch is a hint, which changes nothing that a program sees and may name any address; and it is part
         // of SSE, which every processor of this kind has.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(number.cast()) };
+        match cache {
+            Cache::First => unsafe { _mm_prefetch::<_MM_HINT_T0>(number.cast()) },
+            Cache::Second => unsafe { _mm_prefetch::<_MM_HINT_T1>(number.cast()) },
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = number;
+    let _ = (number, cache);
 }
 
 /// `1.5·2⁵²`: adding it rounds a small number to the nearest integer, left in the low bits.
@@ -105,21 +115,21 @@ pub(crate) fn two_to_minus(x: f64) -> f64 {
     let shifted = ROUND - x;
     let n = shifted - ROUND;
     let r = -(x + n);
-    // 2ʳ = 1 + r·q(r), with q interpolating (2ʳ − 1)/r at Chebyshev's points of |r| ≤ ½: off by less than 2⁻⁵⁵.
+    // 2ʳ = 1 + r·q(r), with q interpolating (2ʳ − 1)/r at Chebyshev's points of |r| ≤ ½: off by less than 2⁻⁵⁵. Even and odd
+    // powers go side by side.
     let r2 = r * r;
-    let r4 = r2 * r2;
-    let pair = |low: f64, high: f64| r.mul_add(high, low);
-    let p0 = r2
-        .mul_add(pair(0.240_226_506_959_100_97, 0.055_504_108_664_821_6), pair(1.0, std::f64::consts::LN_2));
-    let p1 = r2.mul_add(
-        pair(1.540_353_044_173_605e-4, 1.525_273_382_983_612e-5),
-        pair(9.618_129_107_606_888e-3, 1.333_355_814_641_693_6e-3),
-    );
-    let p2 = r2.mul_add(
-        pair(7.072_585_949_269_223e-9, 4.454_960_598_186_518_6e-10),
-        pair(1.321_544_258_792_169e-6, 1.017_806_244_584_577_4e-7),
-    );
-    let p = r4.mul_add(r4.mul_add(p2, p1), p0);
+    let (mut even, mut odd) = (7.072_585_949_269_223e-9f64, 4.454_960_598_186_518_6e-10f64);
+    for (next_even, next_odd) in [
+        (1.321_544_258_792_169e-6, 1.017_806_244_584_577_4e-7),
+        (1.540_353_044_173_605e-4, 1.525_273_382_983_612e-5),
+        (9.618_129_107_606_888e-3, 1.333_355_814_641_693_6e-3),
+        (0.240_226_506_959_100_97, 0.055_504_108_664_821_6),
+        (1.0, std::f64::consts::LN_2),
+    ] {
+        even = r2.mul_add(even, next_even);
+        odd = r2.mul_add(odd, next_odd);
+    }
+    let p = r.mul_add(odd, even);
     // The integer n stands in the low bits of `shifted`; added to the exponent of p it multiplies by 2ⁿ.
     f64::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 52))
 }

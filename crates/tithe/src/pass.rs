@@ -1,5 +1,6 @@
 //! A pass: something computed from all rows, block by block, whose partial results merge.
 
+use rayon::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -37,4 +38,20 @@ pub trait Pass: Sync + Serialize {
     /// Moves the positions of rows in a state: an engine that knows only afterwards how many rows stand ahead of a block
     /// numbers them provisionally, in the same order. Passes whose states hold positions do so.
     fn relocate(&self, _state: &mut Self::State, _place: &dyn Fn(u64) -> u64) {}
+}
+
+/// Works on the parts of a block, which must not depend on the threads. Threads of an engine that have nothing else left to do
+/// take some of them, so that all end together; elsewhere one thread works on all of them. Each thread has a worker of its own.
+pub(crate) fn in_parts<P: Send, W, T: Send>(
+    parts: Vec<P>,
+    worker: impl Fn() -> W + Send + Sync,
+    work: impl Fn(&mut W, P) -> T + Send + Sync,
+) -> Vec<T> {
+    // Only an engine's own threads: the ones that all programs share need not be there, as in a child of `fork`.
+    if parts.len() > 1 && rayon::current_thread_index().is_some() {
+        parts.into_par_iter().map_init(worker, work).collect()
+    } else {
+        let mut worker = worker();
+        parts.into_iter().map(|part| work(&mut worker, part)).collect()
+    }
 }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::block::{Block, RowSet};
 use crate::encoding::{Encoding, Scratch};
 use crate::error::{Error, Result};
-use crate::pass::Pass;
-use crate::points::Lane;
+use crate::pass::{Pass, in_parts};
+use crate::points::{Lane, TILE};
 use crate::rng::{Purpose, Seed};
 use crate::sensitivity::{Bound, Distances};
 use crate::slots::{Racer, Races, Slots};
@@ -84,8 +84,6 @@ pub(crate) struct Selecting<'a> {
 }
 
 pub(crate) struct SelectingWorker {
-    scratch: Scratch,
-    distances: Distances,
     shares: Vec<f64>,
     racer: Racer,
 }
@@ -96,26 +94,24 @@ impl Pass for Selecting<'_> {
     type Worker = SelectingWorker;
 
     fn worker(&self) -> SelectingWorker {
-        SelectingWorker {
-            scratch: Scratch::new(self.encoding.dim()),
-            distances: Distances::default(),
-            shares: Vec::new(),
-            racer: self.races.racer(),
-        }
+        SelectingWorker { shares: Vec::new(), racer: self.races.racer() }
     }
 
     fn visit(&self, worker: &mut SelectingWorker, block: &Block) -> Result<Slots> {
         let encoder = self.encoding.encoder(block)?;
-        let mut lane: Lane = Lane::ZERO;
-        worker.shares.clear();
-        for t in 0..encoder.tiles() {
-            let tile = encoder.tile(t, &mut worker.scratch);
-            match &self.shares {
-                Shares::Weights => lane = *tile.w,
-                Shares::Sensitivity(bound) => bound.shares(&tile, &mut worker.distances, &mut lane),
+        worker.shares.resize(block.len, 0.0);
+        let parts = encoder.parts_with(&mut worker.shares);
+        let room = || (Scratch::new(self.encoding.dim()), Distances::default(), Lane::ZERO);
+        in_parts(parts, room, |(scratch, distances, lane), (tiles, shares)| {
+            for (t, shares) in tiles.zip(shares.chunks_mut(TILE)) {
+                let tile = encoder.tile(t, scratch);
+                match &self.shares {
+                    Shares::Weights => *lane = *tile.w,
+                    Shares::Sensitivity(bound) => bound.shares(&tile, distances, lane),
+                }
+                shares.copy_from_slice(&lane[..shares.len()]);
             }
-            worker.shares.extend_from_slice(&lane[..tile.len]);
-        }
+        });
         let mut rng = self.seed.stream(Purpose::Selection, block.stream);
         Ok(worker.racer.race(block, &worker.shares, &mut rng))
     }

@@ -55,7 +55,7 @@ impl Radius {
 /// Vectors side by side: two sums for each, of a centre and of its anchor.
 const N: usize = 4;
 
-/// Room for the distances `‖z_n − A_i‖` of a tile's rows to what stands for each group.
+/// Room for the squared distances `‖z_n − A_i‖²` of a tile's rows to what stands for each group.
 #[derive(Clone, Debug, Default)]
 pub struct Distances(Vec<Lane>);
 
@@ -120,7 +120,7 @@ impl Bound {
     /// The shares `s_n` of a tile's rows; 0 for its padding.
     pub fn shares(&self, tile: &Tile<'_>, room: &mut Distances, shares: &mut Lane) {
         room.0.resize(self.centers.len(), Lane::ZERO);
-        with_vectors(Sharing { bound: self, tile, distances: &mut room.0, shares });
+        with_vectors(Sharing { bound: self, tile, squares: &mut room.0, shares });
     }
 }
 
@@ -128,7 +128,7 @@ impl Bound {
 struct Sharing<'a> {
     bound: &'a Bound,
     tile: &'a Tile<'a>,
-    distances: &'a mut [Lane],
+    squares: &'a mut [Lane],
     shares: &'a mut Lane,
 }
 
@@ -138,9 +138,9 @@ impl WithSimd for Sharing<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         let chunks = few::<S, N>(&self.tile.w.0).len();
-        let mut ahead = self.tile.ahead.in_turns(chunks * self.distances.len());
+        let mut ahead = self.tile.ahead.in_turns(chunks * self.squares.len());
         for c in 0..chunks {
-            let own = self.find_distances(simd, c, &mut ahead);
+            let own = self.find_squares(simd, c, &mut ahead);
             let shares = self.few_shares(simd, c, &own);
             few_mut::<S, N>(&mut self.shares.0)[c] = shares;
         }
@@ -173,10 +173,12 @@ impl Sharing<'_> {
         // e⁻ᵃ = 2^(−a·log₂e), which is quicker to compute.
         let rate = simd.splat_f64s(radius * LOG2_E);
         let mut sum = *w;
-        for ((apart, number), (anchor, &mass)) in
-            self.distances.iter().zip(numbers()).zip(anchors.iter().zip(&groups.mass))
+        for ((squares, number), (anchor, &mass)) in
+            self.squares.iter().zip(numbers()).zip(anchors.iter().zip(&groups.mass))
         {
-            let apart = &few::<S, N>(&apart.0)[c];
+            // Here a slow root delays nobody: what comes before and after it is about other groups.
+            let mut apart = few::<S, N>(&squares.0)[c];
+            roots(simd, &mut apart);
             let mut far = match theta_star {
                 Some(theta_star) => along(simd, self.tile, c, &anchor.point, theta_star),
                 None => [zero; N],
@@ -202,17 +204,17 @@ impl Sharing<'_> {
         sum
     }
 
-    /// Finds the distances of the `c`-th few rows to what stands for each group, and the nearest centres.
+    /// Finds the squared distances of the `c`-th few rows to what stands for each group, and the nearest centres.
     ///
     /// One sweep over the columns serves a centre and its anchor:
     /// `‖z − A‖² = ‖z − Q‖² + (z − Q)·2(Q − A) + ‖Q − A‖²`.
     #[inline(always)]
-    fn find_distances<S: Simd>(&mut self, simd: S, c: usize, ahead: &mut Turns<'_>) -> Nearest<S, N> {
+    fn find_squares<S: Simd>(&mut self, simd: S, c: usize, ahead: &mut Turns<'_>) -> Nearest<S, N> {
         let zero = [simd.splat_f64s(0.0); N];
         let never = simd.less_than_f64s(zero[0], zero[0]);
         let mut nearest = Nearest::none(simd);
         let centers = self.bound.centers.rows().zip(&self.bound.anchors).zip(numbers());
-        for (distance, ((center, anchor), number)) in self.distances.iter_mut().zip(centers) {
+        for (squares, ((center, anchor), number)) in self.squares.iter_mut().zip(centers) {
             ahead.take();
             let (between, infinity) = (simd.splat_f64s(anchor.between), simd.splat_f64s(f64::INFINITY));
             let (mut to_center, mut cross) = (zero, [between; N]);
@@ -244,8 +246,7 @@ impl Sharing<'_> {
                     to_anchor[v] = simd.select_f64s(cancelled[v], plain[v], to_anchor[v]);
                 }
             }
-            roots(simd, &mut to_anchor);
-            few_mut::<S, N>(&mut distance.0)[c] = to_anchor;
+            few_mut::<S, N>(&mut squares.0)[c] = to_anchor;
         }
         nearest
     }
@@ -335,7 +336,7 @@ mod tests {
                         run(Sharing {
                             bound: &bound,
                             tile: &tile,
-                            distances: &mut distances,
+                            squares: &mut distances,
                             shares: &mut shares,
                         });
                         shares
