@@ -466,7 +466,8 @@ impl Encoder<'_> {
             || self.fill(rows, scratch),
         );
         let ahead = Ahead { columns: &self.numbers, row: t * TILE };
-        Tile { z: &scratch.z, w: &scratch.w, len, ahead }
+        let alike = self.weights.is_none() && len == TILE;
+        Tile { z: &scratch.z, w: &scratch.w, len, alike, ahead }
     }
 
     #[inline(always)]

@@ -37,7 +37,7 @@ pub(crate) fn few_mut<S: Simd, const N: usize>(numbers: &mut [f64]) -> &mut [Few
 
 /// A few numbers, one by one.
 #[inline(always)]
-pub(crate) fn each<S: Simd, const N: usize>(few: &mut Few<S, N>) -> &mut [f64] {
+fn each<S: Simd, const N: usize>(few: &mut Few<S, N>) -> &mut [f64] {
     pulp::bytemuck::cast_slice_mut(few)
 }
 
@@ -104,34 +104,49 @@ pub(crate) fn exp_nonpositive(x: f64) -> f64 {
     p * two_to_n
 }
 
-/// `2⁻ˣ` for `x ≥ 0`, to 2 units in the last place; beyond `x = 1021`, and for NaN, it is what it is there, as good
+/// `2⁻ˣ` for a few `x ≥ 0`, to 2 units in the last place; beyond `x = 1021`, and for NaN, it is what it is there, as good
 /// as 0.
 ///
 /// Cheaper than [`exp_nonpositive`]: an integer and a rest are exact parts of x, and the factor `ln 2` is in the
-/// coefficients.
+/// coefficients. All go side by side, step by step: the processor need not look far for what it can do meanwhile.
 #[inline(always)]
-pub(crate) fn two_to_minus(x: f64) -> f64 {
-    let x = if x < 1021.0 { x } else { 1021.0 };
-    let shifted = ROUND - x;
-    let n = shifted - ROUND;
-    let r = -(x + n);
-    // 2ʳ = 1 + r·q(r), with q interpolating (2ʳ − 1)/r at Chebyshev's points of |r| ≤ ½: off by less than 2⁻⁵⁵. Even and odd
-    // powers go side by side.
-    let r2 = r * r;
-    let (mut even, mut odd) = (7.072_585_949_269_223e-9f64, 4.454_960_598_186_518_6e-10f64);
-    for (next_even, next_odd) in [
-        (1.321_544_258_792_169e-6, 1.017_806_244_584_577_4e-7),
-        (1.540_353_044_173_605e-4, 1.525_273_382_983_612e-5),
-        (9.618_129_107_606_888e-3, 1.333_355_814_641_693_6e-3),
-        (0.240_226_506_959_100_97, 0.055_504_108_664_821_6),
-        (1.0, std::f64::consts::LN_2),
-    ] {
-        even = r2.mul_add(even, next_even);
-        odd = r2.mul_add(odd, next_odd);
+pub(crate) fn two_to_minus<S: Simd, const N: usize>(simd: S, numbers: &mut Few<S, N>) {
+    /// `2⁻ʳ = 1 − r·q(r)`, with q interpolating `(1 − 2⁻ʳ)/r` at Chebyshev's points of `|r| ≤ ½`: off by less than 2⁻⁵⁵. The
+    /// coefficients of even powers and of the odd ones that follow them, from the highest down.
+    const HIGHEST: (f64, f64) = (7.072_585_949_269_223e-9, -4.454_960_598_186_518_6e-10);
+    const OTHERS: [(f64, f64); 5] = [
+        (1.321_544_258_792_169e-6, -1.017_806_244_584_577_4e-7),
+        (1.540_353_044_173_605e-4, -1.525_273_382_983_612e-5),
+        (9.618_129_107_606_888e-3, -1.333_355_814_641_693_6e-3),
+        (0.240_226_506_959_100_97, -0.055_504_108_664_821_6),
+        (1.0, -std::f64::consts::LN_2),
+    ];
+    let [round, zero] = [ROUND, 0.0].map(|number| simd.splat_f64s(number));
+    let (mut shifted, mut r, mut r2) = ([zero; N], [zero; N], [zero; N]);
+    for x in each::<S, N>(numbers) {
+        *x = if *x < 1021.0 { *x } else { 1021.0 };
     }
-    let p = r.mul_add(odd, even);
-    // The integer n stands in the low bits of `shifted`; added to the exponent of p it multiplies by 2ⁿ.
-    f64::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 52))
+    for v in 0..N {
+        shifted[v] = simd.sub_f64s(round, numbers[v]);
+        r[v] = simd.add_f64s(numbers[v], simd.sub_f64s(shifted[v], round));
+        r2[v] = simd.mul_f64s(r[v], r[v]);
+    }
+    let (mut even, mut odd) = ([simd.splat_f64s(HIGHEST.0); N], [simd.splat_f64s(HIGHEST.1); N]);
+    for (next_even, next_odd) in OTHERS {
+        for v in 0..N {
+            even[v] = simd.mul_add_f64s(even[v], r2[v], simd.splat_f64s(next_even));
+        }
+        for v in 0..N {
+            odd[v] = simd.mul_add_f64s(odd[v], r2[v], simd.splat_f64s(next_odd));
+        }
+    }
+    for v in 0..N {
+        numbers[v] = simd.mul_add_f64s(odd[v], r[v], even[v]);
+    }
+    // The integer stands in the low bits of `shifted`; added to the exponent it multiplies by a power of 2.
+    for (number, shifted) in each::<S, N>(numbers).iter_mut().zip(each::<S, N>(&mut shifted)) {
+        *number = f64::from_bits(number.to_bits().wrapping_add(shifted.to_bits() << 52));
+    }
 }
 
 /// The numbers between which a guessed root can be corrected: beyond them what is left is not a normal number.
@@ -304,7 +319,7 @@ mod tests {
 
         #[test]
         fn powers_of_two_agree_with_the_standard_library(x in 0f64..=1020.9) {
-            let ours = two_to_minus(x);
+            let ours = one_power(x);
             prop_assert!((ours / (-x).exp2() - 1.0).abs() < 5e-16, "{x}: {ours} against {}", (-x).exp2());
         }
 
@@ -361,10 +376,10 @@ mod tests {
     #[test]
     fn powers_of_two_at_the_edges() {
         for n in 0..=1021 {
-            assert_eq!(two_to_minus(f64::from(n)), 0.5f64.powi(n));
+            assert_eq!(one_power(f64::from(n)), 0.5f64.powi(n));
         }
         for x in [1022.0, 1e300, f64::INFINITY, f64::NAN] {
-            assert_eq!(two_to_minus(x), 0.5f64.powi(1021));
+            assert_eq!(one_power(x), 0.5f64.powi(1021));
         }
     }
 
@@ -449,12 +464,33 @@ mod tests {
             }
         });
         assert_eq!(plain, fast);
-        let plain: Vec<f64> = xs.iter().map(|&x| two_to_minus(-x)).collect();
-        vectorized(|| {
-            for (y, &x) in fast.iter_mut().zip(&xs) {
-                *y = two_to_minus(-x);
+    }
+
+    fn one_power(x: f64) -> f64 {
+        let mut number = [x];
+        two_to_minus(pulp::Scalar, &mut number);
+        number[0]
+    }
+
+    #[test]
+    fn powers_of_two_have_the_same_bits_for_vectors_of_any_width() {
+        struct Powers<'a>(&'a mut [f64]);
+        impl WithSimd for Powers<'_> {
+            type Output = ();
+            #[inline(always)]
+            fn with_simd<S: Simd>(self, simd: S) {
+                few_mut::<S, 4>(self.0).iter_mut().for_each(|few| two_to_minus(simd, few));
             }
-        });
-        assert_eq!(plain, fast);
+        }
+        let xs: Vec<f64> = (0..1024).map(|i| f64::from(i) * 1.0311).collect();
+        let plain: Vec<f64> = xs.iter().map(|&x| one_power(x)).collect();
+        let by = |run: &dyn Fn(Powers<'_>)| {
+            let mut numbers = xs.clone();
+            run(Powers(&mut numbers));
+            numbers
+        };
+        assert_eq!(by(&|powers| with_vectors(powers)), plain);
+        assert_eq!(by(&|powers| powers.with_simd(pulp::Scalar256b)), plain);
+        assert_eq!(by(&|powers| powers.with_simd(pulp::Scalar512b)), plain);
     }
 }

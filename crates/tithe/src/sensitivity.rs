@@ -16,7 +16,7 @@ use pulp::{Simd, WithSimd};
 use serde::{Deserialize, Serialize};
 
 use crate::clustering::{Centers, Groups, Nearest, numbers, squared_distance};
-use crate::math::{Few, dot, each, few, few_mut, roots, two_to_minus, with_vectors};
+use crate::math::{Few, dot, few, few_mut, roots, two_to_minus, with_vectors};
 use crate::points::{Lane, Tile, Turns};
 
 /// Which points stand for the groups.
@@ -79,12 +79,38 @@ struct Anchor {
     offset: Vec<f64>,
     /// `‖Q_i − A_i‖²`.
     between: f64,
+    /// What a row of weight 1 leaves of the group.
+    left: Left<f64>,
+}
+
+/// What is left of a group without one of its rows. Where that is nothing, the stretch is infinite or NaN; a mass of 0 counts for
+/// nothing all the same.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Left<T> {
+    /// The mass `W_i − w_n`.
+    mass: T,
+    /// By how much the mean moves away from the row: `W_i / (W_i − w_n)`.
+    stretch: T,
+}
+
+impl Left<f64> {
+    /// The same for a few rows.
+    #[inline(always)]
+    fn splat<S: Simd>(self, simd: S) -> Left<Few<S, N>> {
+        Left { mass: [simd.splat_f64s(self.mass); N], stretch: [simd.splat_f64s(self.stretch); N] }
+    }
 }
 
 impl Anchor {
-    fn new(center: &[f64], point: &[f64]) -> Anchor {
+    fn new(center: &[f64], point: &[f64], mass: f64, rule: CenterRule) -> Anchor {
         let offset: Vec<f64> = center.iter().zip(point).map(|(q, a)| 2.0 * (q - a)).collect();
-        Anchor { point: point.to_vec(), between: dot(&offset, &offset) / 4.0, offset }
+        let left = (mass - 1.0).max(0.0);
+        let stretch = match rule {
+            CenterRule::Exact => mass / left,
+            CenterRule::Quick => 1.0,
+        };
+        let between = dot(&offset, &offset) / 4.0;
+        Anchor { point: point.to_vec(), between, offset, left: Left { mass: left, stretch } }
     }
 }
 
@@ -98,10 +124,13 @@ impl Bound {
         rule: CenterRule,
     ) -> Bound {
         let means = groups.mean.chunks_exact(centers.dim()).zip(&groups.mass);
-        let anchors = centers.rows().zip(means).map(|(center, (mean, mass))| match rule {
-            // Nothing stands for an empty group, and its centre costs least.
-            CenterRule::Exact if *mass > 0.0 => Anchor::new(center, mean),
-            CenterRule::Exact | CenterRule::Quick => Anchor::new(center, center),
+        let anchors = centers.rows().zip(means).map(|(center, (mean, mass))| {
+            let point = match rule {
+                // Nothing stands for an empty group, and its centre costs least.
+                CenterRule::Exact if *mass > 0.0 => mean,
+                CenterRule::Exact | CenterRule::Quick => center,
+            };
+            Anchor::new(center, point, *mass, rule)
         });
         let anchors = anchors.collect();
         Bound { centers, groups, anchors, radius, theta_star, rule }
@@ -141,7 +170,13 @@ impl WithSimd for Sharing<'_> {
         let mut ahead = self.tile.ahead.in_turns(chunks * self.squares.len());
         for c in 0..chunks {
             let own = self.find_squares(simd, c, &mut ahead);
-            let shares = self.few_shares(simd, c, &own);
+            let shares = match self.tile.alike {
+                true => self.few_shares(simd, c, &own, |anchor| anchor.left.splat(simd)),
+                false => {
+                    let left = self.left(simd, c, &own);
+                    self.few_shares(simd, c, &own, |_| left)
+                }
+            };
             few_mut::<S, N>(&mut self.shares.0)[c] = shares;
         }
     }
@@ -150,25 +185,15 @@ impl WithSimd for Sharing<'_> {
 impl Sharing<'_> {
     /// The shares of the `c`-th few rows, whose own groups are those of the nearest centres.
     #[inline(always)]
-    fn few_shares<S: Simd>(&self, simd: S, c: usize, own: &Nearest<S, N>) -> Few<S, N> {
-        let Bound { groups, anchors, radius, theta_star, rule, .. } = self.bound;
+    fn few_shares<S: Simd>(
+        &self,
+        simd: S,
+        c: usize,
+        own: &Nearest<S, N>,
+        left: impl Fn(&Anchor) -> Left<Few<S, N>>,
+    ) -> Few<S, N> {
+        let Bound { groups, anchors, radius, theta_star, .. } = self.bound;
         let (zero, w) = (simd.splat_f64s(0.0), &few::<S, N>(&self.tile.w.0)[c]);
-
-        // The mass of each row's own group without it, and by how much that moves its mean away.
-        let mut own_mass = [zero; N];
-        for (&mass, number) in groups.mass.iter().zip(numbers()) {
-            for (v, own_mass) in own_mass.iter_mut().enumerate() {
-                *own_mass = simd.select_f64s(own.is(simd, v, number), simd.splat_f64s(mass), *own_mass);
-            }
-        }
-        // Where nothing is left of a group the stretch is infinite or NaN; its mass of 0 counts for nothing all the same.
-        let (mut rest, mut stretch) = ([zero; N], [simd.splat_f64s(1.0); N]);
-        for v in 0..N {
-            rest[v] = simd.max_f64s(simd.sub_f64s(own_mass[v], w[v]), zero);
-            if *rule == CenterRule::Exact {
-                stretch[v] = simd.div_f64s(own_mass[v], rest[v]);
-            }
-        }
 
         // e⁻ᵃ = 2^(−a·log₂e), which is quicker to compute.
         let rate = simd.splat_f64s(radius * LOG2_E);
@@ -183,16 +208,15 @@ impl Sharing<'_> {
                 Some(theta_star) => along(simd, self.tile, c, &anchor.point, theta_star),
                 None => [zero; N],
             };
+            let left = left(anchor);
             let mut mass = [simd.splat_f64s(mass); N];
             for v in 0..N {
                 far[v] = simd.mul_add_f64s(rate, apart[v], far[v]);
                 let own = own.is(simd, v, number);
-                far[v] = simd.select_f64s(own, simd.mul_f64s(far[v], stretch[v]), far[v]);
-                mass[v] = simd.select_f64s(own, rest[v], mass[v]);
+                far[v] = simd.select_f64s(own, simd.mul_f64s(far[v], left.stretch[v]), far[v]);
+                mass[v] = simd.select_f64s(own, left.mass[v], mass[v]);
             }
-            for far in each::<S, N>(&mut far) {
-                *far = two_to_minus(*far);
-            }
+            two_to_minus(simd, &mut far);
             for v in 0..N {
                 sum[v] = simd.mul_add_f64s(mass[v], far[v], sum[v]);
             }
@@ -202,6 +226,26 @@ impl Sharing<'_> {
             sum[v] = simd.select_f64s(simd.greater_than_f64s(w[v], zero), share, zero);
         }
         sum
+    }
+
+    /// What is left of the own groups of a few rows without them.
+    #[inline(always)]
+    fn left<S: Simd>(&self, simd: S, c: usize, own: &Nearest<S, N>) -> Left<Few<S, N>> {
+        let (zero, w) = (simd.splat_f64s(0.0), &few::<S, N>(&self.tile.w.0)[c]);
+        let (mut mass, mut stretch) = ([zero; N], [simd.splat_f64s(1.0); N]);
+        for (&group_mass, number) in self.bound.groups.mass.iter().zip(numbers()) {
+            for (v, mass) in mass.iter_mut().enumerate() {
+                *mass = simd.select_f64s(own.is(simd, v, number), simd.splat_f64s(group_mass), *mass);
+            }
+        }
+        for v in 0..N {
+            let whole = mass[v];
+            mass[v] = simd.max_f64s(simd.sub_f64s(whole, w[v]), zero);
+            if self.bound.rule == CenterRule::Exact {
+                stretch[v] = simd.div_f64s(whole, mass[v]);
+            }
+        }
+        Left { mass, stretch }
     }
 
     /// Finds the squared distances of the `c`-th few rows to what stands for each group, and the nearest centres.
@@ -310,8 +354,8 @@ pub fn plain_shares(
 mod tests {
     use super::*;
     use crate::clustering::groups;
-    use crate::points::Points;
     use crate::points::tests::some_points;
+    use crate::points::{Points, TILE};
 
     #[test]
     fn vectors_of_any_width_give_the_same_bits() {
@@ -347,6 +391,27 @@ mod tests {
                     assert_eq!(shares_by(&|sharing| sharing.with_simd(pulp::Scalar512b)), native);
                 }
             }
+        }
+    }
+
+    /// Groups of many rows, of one, and of none.
+    #[test]
+    fn rows_that_are_known_to_weigh_1_have_the_bits_of_others() {
+        let mut points = some_points(3, TILE - 1);
+        points.push(&[-80.0, 60.0, 40.0], 1.0);
+        points.set_weights(&[1.0; TILE]);
+        let centers = Centers::new(3, vec![0.5, 0.1, -0.3, -81.0, 60.0, 40.0, 90.0, 90.0, 90.0]);
+        for rule in [CenterRule::Exact, CenterRule::Quick] {
+            let groups = groups(&points, &centers);
+            assert_eq!(groups.mass, [TILE as f64 - 1.0, 1.0, 0.0]);
+            let bound = Bound::new(centers.clone(), groups, 1.5, Some(vec![0.3, -0.2, 0.1]), rule);
+            let [known, unknown] = [true, false].map(|alike| {
+                let mut shares = Lane::ZERO;
+                bound.shares(&Tile { alike, ..points.tile(0) }, &mut Distances::default(), &mut shares);
+                shares
+            });
+            assert_eq!(known, unknown);
+            assert!(known.iter().all(|share| *share > 0.0 && *share <= 1.0));
         }
     }
 
