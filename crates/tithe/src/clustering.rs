@@ -12,7 +12,7 @@ use crate::collapse::{Collapser, Distinct};
 use crate::encoding::{Encoding, Scratch};
 use crate::error::Result;
 use crate::math::{Few, few, few_mut, with_vectors};
-use crate::pass::{Pass, in_parts};
+use crate::pass::{Pass, Rooms};
 use crate::points::{Lane, Points, TILE, Tile};
 use crate::rng::{Purpose, Seed, open_unit};
 
@@ -244,7 +244,7 @@ pub(crate) struct GroupSums {
     members: Vec<[Lane; GANG]>,
 }
 
-/// The same, for some blocks.
+/// The same, of parts of blocks or of whole ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct GroupTotals {
     mass: Vec<f64>,
@@ -267,7 +267,7 @@ impl GroupSums {
         with_vectors(Adding { sums: self, tile });
     }
 
-    /// The totals of what was added; ready for the next block.
+    /// The totals of what was added; ready for other tiles.
     pub(crate) fn take(&mut self) -> GroupTotals {
         let (groups, dim) = (self.centers.len(), self.centers.dim);
         let total = |group: usize, column: usize| -> f64 {
@@ -414,25 +414,31 @@ impl Grouped {
     }
 }
 
+pub(crate) struct GroupingWorker {
+    rooms: Rooms<(Scratch, GroupSums)>,
+    collapser: Option<Collapser>,
+}
+
 impl Pass for Grouping<'_> {
     const NAME: &'static str = "grouping the rows";
     type State = Grouped;
-    type Worker = Option<Collapser>;
+    type Worker = GroupingWorker;
 
-    fn worker(&self) -> Option<Collapser> {
-        self.most_distinct.map(|most| Collapser::new(most, self.encoding.dim()))
+    fn worker(&self) -> GroupingWorker {
+        GroupingWorker { rooms: Rooms::default(), collapser: self.most_distinct.map(Collapser::new) }
     }
 
-    fn visit(&self, collapser: &mut Option<Collapser>, block: &Block) -> Result<Grouped> {
+    fn visit(&self, worker: &mut GroupingWorker, block: &Block) -> Result<Grouped> {
         let encoder = self.encoding.encoder(block)?;
-        let room = || (Scratch::new(self.encoding.dim()), GroupSums::new(&self.centers));
-        let totals = in_parts(encoder.parts().collect(), room, |(scratch, sums), tiles| {
+        let new_room = || (encoder.scratch(), GroupSums::new(&self.centers));
+        let totals = worker.rooms.in_parts(encoder.parts().collect(), new_room, |(scratch, sums), tiles| {
             tiles.for_each(|t| sums.add(&encoder.tile(t, scratch)));
             sums.take()
         });
         let mut all = GroupTotals::none(&self.centers);
         totals.iter().for_each(|totals| all.merge(totals));
-        let distinct = collapser.as_mut().map(|collapser| collapser.distinct(block, &encoder));
+        // Nearly always there are too many, which is soon found out.
+        let distinct = worker.collapser.as_mut().map(|collapser| collapser.distinct(&encoder));
         Ok(Grouped { totals: all, distinct })
     }
 

@@ -4,8 +4,8 @@
 use hashbrown::HashTable;
 use serde::{Deserialize, Serialize};
 
-use crate::block::{Block, RowSet};
-use crate::encoding::{Encoder, Scratch};
+use crate::block::RowSet;
+use crate::encoding::Encoder;
 use crate::points::{TILE, Tile};
 
 /// The distinct points of some blocks, while there are few enough.
@@ -32,7 +32,6 @@ pub struct DistinctRows {
 #[derive(Clone, Debug)]
 pub struct Collapser {
     most: usize,
-    dim: usize,
     /// Once one block had too many, all blocks together have.
     gave_up: bool,
     index: Index,
@@ -103,11 +102,10 @@ fn hash(key: &[u64]) -> u64 {
 }
 
 impl Collapser {
-    /// The start, for at most `most` distinct points of dimension `dim`.
-    pub fn new(most: usize, dim: usize) -> Collapser {
+    /// The start, for at most `most` distinct points.
+    pub fn new(most: usize) -> Collapser {
         Collapser {
             most,
-            dim,
             gave_up: false,
             index: Index::default(),
             mass: Vec::new(),
@@ -117,15 +115,17 @@ impl Collapser {
     }
 
     /// The distinct points of a block.
-    pub fn distinct(&mut self, block: &Block, encoder: &Encoder<'_>) -> Distinct {
-        let mut scratch = Scratch::new(self.dim);
-        let mut tiles = 0..encoder.tiles();
-        self.gave_up = self.gave_up || !tiles.all(|t| self.add(&encoder.tile(t, &mut scratch), t * TILE));
+    pub fn distinct(&mut self, encoder: &Encoder<'_>) -> Distinct {
         if self.gave_up {
             return Distinct::TooMany;
         }
+        let mut scratch = encoder.scratch();
+        if !(0..encoder.tiles()).all(|t| self.add(&encoder.tile(t, &mut scratch), t * TILE)) {
+            self.gave_up = true;
+            return Distinct::TooMany;
+        }
         let distinct = DistinctRows {
-            rows: RowSet::copy(block, &self.first),
+            rows: RowSet::copy(encoder.block, &self.first),
             mass: std::mem::take(&mut self.mass),
             index: self.index.clone(),
             most: self.most,

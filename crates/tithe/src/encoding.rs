@@ -240,13 +240,14 @@ impl Encoding {
             Column::Text { .. } => None,
         });
         let numbers = numbers.collect();
-        Ok(Encoder { block, intercept: self.intercept, inputs, label, weights, numbers })
+        Ok(Encoder { block, dim: lane, intercept: self.intercept, inputs, label, weights, numbers })
     }
 }
 
 /// A block read as points, a tile at a time.
 pub struct Encoder<'a> {
-    block: &'a Block,
+    pub(crate) block: &'a Block,
+    dim: usize,
     intercept: bool,
     inputs: Vec<Input<'a>>,
     label: LabelInput<'a>,
@@ -434,6 +435,11 @@ impl Scratch {
 }
 
 impl Encoder<'_> {
+    /// Room for its tiles.
+    pub fn scratch(&self) -> Scratch {
+        Scratch::new(self.dim)
+    }
+
     /// How many tiles the block has.
     pub fn tiles(&self) -> usize {
         self.block.len.div_ceil(TILE)
@@ -601,6 +607,7 @@ mod tests {
         let mut scratch = Scratch::new(encoding.dim());
         for t in 0..encoder.tiles() {
             let tile = encoder.tile(t, &mut scratch);
+            assert_eq!(tile.alike, t < 40);
             for r in 0..TILE {
                 let row = t * TILE + r;
                 let mut z = vec![0.0; 4];
@@ -614,6 +621,34 @@ mod tests {
                 let expected = [y, age, y * f64::from(row % 3 == 2), y * f64::from(row.is_multiple_of(3))];
                 z.iter().zip(expected).for_each(|(z, e)| assert!((z - e).abs() < 1e-12, "row {row}"));
                 assert_eq!(tile.w[r], 1.0);
+            }
+        }
+    }
+
+    #[test]
+    fn rows_with_weights_are_not_alike() {
+        let mut block = block(TILE);
+        block.columns.push(Column::Number(vec![2.0; TILE].into()));
+        let encoding = Encoding { weight: Some("w".into()), ..encoding() };
+        let encoder = encoding.encoder(&block).expect("an encoder");
+        let (mut scratch, twos) = (encoder.scratch(), Lane::of(2.0));
+        let tile = encoder.tile(0, &mut scratch);
+        assert_eq!((tile.alike, tile.w), (false, &twos));
+    }
+
+    #[test]
+    fn parts_of_a_block_are_all_of_it() {
+        let encoding = encoding();
+        for rows in [0, 1, TILE - 1, TILE, TILE + 1, 4 * TILE, 5 * TILE, 9 * TILE + 1] {
+            let block = block(rows);
+            let encoder = encoding.encoder(&block).expect("an encoder");
+            let mut numbers = vec![0.0; rows];
+            let parts = encoder.parts_with(&mut numbers);
+            assert!(parts.len() <= PARTS, "{rows} rows");
+            let tiles: Vec<usize> = parts.iter().flat_map(|(tiles, _)| tiles.clone()).collect();
+            assert_eq!(tiles, (0..encoder.tiles()).collect::<Vec<usize>>(), "{rows} rows");
+            for (tiles, numbers) in &parts {
+                assert_eq!(numbers.len(), rows.min(tiles.end * TILE) - tiles.start * TILE, "{rows} rows");
             }
         }
     }

@@ -194,7 +194,8 @@ impl<'a> LocalEngine<'a> {
         if run.goes_on()
             && let Some((index, parts)) = last
         {
-            self.visit_parts(&run, &mut pass.worker(), ticket, index, parts);
+            // With the help of all threads.
+            self.pool.install(|| self.visit_parts(&run, &mut pass.worker(), ticket, index, parts));
         }
         let in_memory = run.is_in_memory();
         let Finished { state, assembly, keeper } = run.finish()?;

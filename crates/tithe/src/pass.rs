@@ -1,5 +1,7 @@
 //! A pass: something computed from all rows, block by block, whose partial results merge.
 
+use std::sync::{Mutex, PoisonError};
+
 use rayon::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -40,18 +42,72 @@ pub trait Pass: Sync + Serialize {
     fn relocate(&self, _state: &mut Self::State, _place: &dyn Fn(u64) -> u64) {}
 }
 
-/// Works on the parts of a block, which must not depend on the threads. Threads of an engine that have nothing else left to do
-/// take some of them, so that all end together; elsewhere one thread works on all of them. Each thread has a worker of its own.
-pub(crate) fn in_parts<P: Send, W, T: Send>(
-    parts: Vec<P>,
-    worker: impl Fn() -> W + Send + Sync,
-    work: impl Fn(&mut W, P) -> T + Send + Sync,
-) -> Vec<T> {
-    // Only an engine's own threads: the ones that all programs share need not be there, as in a child of `fork`.
-    if parts.len() > 1 && rayon::current_thread_index().is_some() {
-        parts.into_par_iter().map_init(worker, work).collect()
-    } else {
-        let mut worker = worker();
-        parts.into_iter().map(|part| work(&mut worker, part)).collect()
+/// Room to work in, for as many threads as work on parts of one block; it stays for the next block.
+pub(crate) struct Rooms<R>(Mutex<Vec<R>>);
+
+impl<R> Default for Rooms<R> {
+    fn default() -> Rooms<R> {
+        Rooms(Mutex::default())
+    }
+}
+
+impl<R: Send> Rooms<R> {
+    /// Works on the parts of a block, which must not depend on the threads. Threads of the engine that have nothing else left to do
+    /// take some of them, so that all end together; elsewhere one thread works on all of them.
+    pub fn in_parts<P: Send, T: Send>(
+        &self,
+        parts: Vec<P>,
+        new_room: impl Fn() -> R + Sync,
+        work: impl Fn(&mut R, P) -> T + Sync,
+    ) -> Vec<T> {
+        // Where a thread has panicked, the pool passes that on.
+        let rooms = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let work = |part: P| {
+            let room = rooms().pop();
+            let mut room = room.unwrap_or_else(&new_room);
+            let done = work(&mut room, part);
+            rooms().push(room);
+            done
+        };
+        // Never the threads that all of a program shares: they need not be there, as in a child of `fork`.
+        if parts.len() > 1 && rayon::current_thread_index().is_some() && rayon::current_num_threads() > 1 {
+            parts.into_par_iter().map(work).collect()
+        } else {
+            parts.into_iter().map(work).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_worked_on_once_and_stay_in_order_whoever_works_on_them() {
+        let squares = |rooms: &Rooms<u64>| {
+            rooms.in_parts(
+                (0..100u64).collect(),
+                || 0,
+                |room, part| {
+                    *room += 1;
+                    part * part
+                },
+            )
+        };
+        let expected: Vec<u64> = (0..100).map(|part| part * part).collect();
+        for threads in [None, Some(1), Some(2), Some(5)] {
+            let rooms = Rooms::default();
+            let pool = threads.map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build());
+            for blocks in 1..=2 {
+                let done = match &pool {
+                    Some(pool) => pool.as_ref().expect("threads").install(|| squares(&rooms)),
+                    None => squares(&rooms),
+                };
+                assert_eq!(done, expected, "{threads:?} threads");
+                let rooms = rooms.0.lock().expect("no panic");
+                assert!(rooms.len() <= threads.unwrap_or(1), "no more rooms than threads");
+                assert_eq!(rooms.iter().sum::<u64>(), 100 * blocks, "rooms stay for the next block");
+            }
+        }
     }
 }

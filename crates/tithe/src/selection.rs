@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::block::{Block, RowSet};
 use crate::encoding::{Encoding, Scratch};
 use crate::error::{Error, Result};
-use crate::pass::{Pass, in_parts};
+use crate::pass::{Pass, Rooms};
 use crate::points::{Lane, TILE};
 use crate::rng::{Purpose, Seed};
 use crate::sensitivity::{Bound, Distances};
@@ -84,6 +84,7 @@ pub(crate) struct Selecting<'a> {
 }
 
 pub(crate) struct SelectingWorker {
+    rooms: Rooms<(Scratch, Distances, Lane)>,
     shares: Vec<f64>,
     racer: Racer,
 }
@@ -94,15 +95,15 @@ impl Pass for Selecting<'_> {
     type Worker = SelectingWorker;
 
     fn worker(&self) -> SelectingWorker {
-        SelectingWorker { shares: Vec::new(), racer: self.races.racer() }
+        SelectingWorker { rooms: Rooms::default(), shares: Vec::new(), racer: self.races.racer() }
     }
 
     fn visit(&self, worker: &mut SelectingWorker, block: &Block) -> Result<Slots> {
         let encoder = self.encoding.encoder(block)?;
         worker.shares.resize(block.len, 0.0);
         let parts = encoder.parts_with(&mut worker.shares);
-        let room = || (Scratch::new(self.encoding.dim()), Distances::default(), Lane::ZERO);
-        in_parts(parts, room, |(scratch, distances, lane), (tiles, shares)| {
+        let new_room = || (encoder.scratch(), Distances::default(), Lane::ZERO);
+        worker.rooms.in_parts(parts, new_room, |(scratch, distances, lane), (tiles, shares)| {
             for (t, shares) in tiles.zip(shares.chunks_mut(TILE)) {
                 let tile = encoder.tile(t, scratch);
                 match &self.shares {

@@ -183,7 +183,8 @@ impl WithSimd for Sharing<'_> {
 }
 
 impl Sharing<'_> {
-    /// The shares of the `c`-th few rows, whose own groups are those of the nearest centres.
+    /// The shares of the `c`-th few rows, whose own groups are those of the nearest centres; `left` is what each leaves of its
+    /// own group, if that is the anchor's.
     #[inline(always)]
     fn few_shares<S: Simd>(
         &self,
@@ -375,12 +376,12 @@ mod tests {
                     bound.shares(&tile, &mut room, &mut native);
                     let shares_by = |run: &dyn Fn(Sharing<'_>)| {
                         let nothing = Lane::of(f64::NAN);
-                        let mut distances = [nothing; 3];
+                        let mut squares = [nothing; 3];
                         let mut shares = nothing;
                         run(Sharing {
                             bound: &bound,
                             tile: &tile,
-                            squares: &mut distances,
+                            squares: &mut squares,
                             shares: &mut shares,
                         });
                         shares

@@ -57,28 +57,32 @@ fn binary5_is_its_distinct_rows_with_their_counts() {
     }
 }
 
-fn mixture(seed: u64, settings: &EngineSettings, size: usize) -> Coreset {
+fn mixture(seed: u64, settings: &EngineSettings, size: usize, method: Method) -> Coreset {
     let table = Table::new(source(Recipe::Mixture, 30_000), &roles()).expect("a table");
     let engine = LocalEngine::new(table, settings, &Silent).expect("an engine");
-    let settings = BuildSettings { size: Size::Rows(size), seed: Seed(seed), ..BuildSettings::default() };
+    let settings =
+        BuildSettings { method, size: Size::Rows(size), seed: Seed(seed), ..BuildSettings::default() };
     build_on(&engine, Missing::Error, &settings).expect("a coreset").coreset
 }
 
 #[test]
 fn the_same_seed_gives_the_same_rows_on_any_number_of_threads_and_any_memory() {
     let small_blocks = EngineSettings { block_rows: Some(1 << 10), ..EngineSettings::default() };
-    let reference = mixture(3, &EngineSettings { threads: Some(1), ..small_blocks.clone() }, 200);
-    for threads in [2, 3, 8] {
-        for memory in [0, 1 << 20, 1 << 30] {
-            let settings = EngineSettings { threads: Some(threads), memory, ..small_blocks.clone() };
-            let other = mixture(3, &settings, 200);
-            assert_eq!(reference.rows.positions, other.rows.positions);
-            assert_eq!(reference.weights, other.weights);
-            assert_eq!(reference.provenance, other.provenance);
+    for method in [Method::Calibrated, Method::Sensitivity, Method::Uniform] {
+        let alone = EngineSettings { threads: Some(1), ..small_blocks.clone() };
+        let reference = mixture(3, &alone, 200, method);
+        for threads in [2, 3, 8] {
+            for memory in [0, 1 << 20, 1 << 30] {
+                let settings = EngineSettings { threads: Some(threads), memory, ..small_blocks.clone() };
+                let other = mixture(3, &settings, 200, method);
+                assert_eq!(reference.rows.positions, other.rows.positions);
+                assert_eq!(reference.weights, other.weights);
+                assert_eq!(reference.provenance, other.provenance);
+            }
         }
+        let other = mixture(4, &small_blocks, 200, method);
+        assert_ne!(reference.rows.positions, other.rows.positions);
     }
-    let other = mixture(4, &small_blocks, 200);
-    assert_ne!(reference.rows.positions, other.rows.positions);
 }
 
 #[test]

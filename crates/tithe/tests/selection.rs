@@ -31,8 +31,45 @@ fn build(
     build_on(&engine, Missing::Error, &BuildSettings { encoding, ..settings }).expect("a coreset").coreset
 }
 
-/// With one cluster the lemma's bound does not depend on the seed, so selections of many seeds add up:
+/// The shares that the lemma gives with one cluster:
 /// `s_n = w_n / (w_n + (W − w_n) exp(−R ‖μ^(−n) − z_n‖))`, with the mean taken anew without each row.
+fn lemmas_shares(z: &[[f64; 2]], w: &[f64], radius: f64) -> Vec<f64> {
+    let share = |n: usize| {
+        let others: Vec<usize> = (0..w.len()).filter(|&m| m != n).collect();
+        let mass: f64 = others.iter().map(|&m| w[m]).sum();
+        let mean = |d: usize| others.iter().map(|&m| w[m] * z[m][d]).sum::<f64>() / mass;
+        let distance = (mean(0) - z[n][0]).hypot(mean(1) - z[n][1]);
+        w[n] / (w[n] + mass * (-radius * distance).exp())
+    };
+    (0..w.len()).map(share).collect()
+}
+
+/// With many rows in a block, and a last few of them that fill no tile.
+#[test]
+fn the_mean_bound_is_the_lemmas_with_weights_and_without() {
+    let (rows, radius) = (300, 1.0);
+    let mut rng = Seed(8).stream(Purpose::Generate, 0);
+    let mut column = |scale: f64| (0..rows).map(|_| scale * open_unit(&mut rng)).collect::<Vec<f64>>();
+    let (a, b, w) = (column(2.0), column(3.0), column(4.0));
+    let y: Vec<f64> = (0..rows).map(|n| if n % 3 == 0 { 1.0 } else { -1.0 }).collect();
+    let z: Vec<[f64; 2]> = (0..rows).map(|n| [y[n] * a[n], y[n] * b[n]]).collect();
+    let columns: [(&str, &[f64]); 4] = [("a", &a), ("b", &b), ("y", &y), ("w", &w)];
+    for (columns, weight, w) in [(&columns[..], Some("w"), &w), (&columns[..3], None, &vec![1.0; rows])] {
+        let settings = BuildSettings {
+            method: Method::Sensitivity,
+            size: Size::Rows(50),
+            clusters: 1,
+            radius: Radius::Fixed(radius),
+            ..BuildSettings::default()
+        };
+        let coreset = build(columns, weight, rows, 2, settings);
+        let bound = coreset.provenance.sensitivity.expect("sensitivities").mean_bound.expect("not exact");
+        let total: f64 = lemmas_shares(&z, w, radius).iter().sum();
+        assert!((bound - total).abs() < 1e-10 * total, "{bound} against {total}");
+    }
+}
+
+/// With one cluster the lemma's bound does not depend on the seed, so selections of many seeds add up.
 #[test]
 fn rows_are_selected_in_proportion_to_the_lemmas_bound() {
     let (rows, draws, seeds, radius) = (60, 50, 400, 1.0);
@@ -41,15 +78,7 @@ fn rows_are_selected_in_proportion_to_the_lemmas_bound() {
     let (a, b, w) = (column(2.0), column(3.0), column(4.0));
     let y: Vec<f64> = (0..rows).map(|n| if n % 3 == 0 { 1.0 } else { -1.0 }).collect();
     let z: Vec<[f64; 2]> = (0..rows).map(|n| [y[n] * a[n], y[n] * b[n]]).collect();
-    let shares: Vec<f64> = (0..rows)
-        .map(|n| {
-            let others: Vec<usize> = (0..rows).filter(|&m| m != n).collect();
-            let mass: f64 = others.iter().map(|&m| w[m]).sum();
-            let mean = |d: usize| others.iter().map(|&m| w[m] * z[m][d]).sum::<f64>() / mass;
-            let distance = (mean(0) - z[n][0]).hypot(mean(1) - z[n][1]);
-            w[n] / (w[n] + mass * (-radius * distance).exp())
-        })
-        .collect();
+    let shares = lemmas_shares(&z, &w, radius);
     let total: f64 = shares.iter().sum();
 
     let mut counts = vec![0.0; rows];
