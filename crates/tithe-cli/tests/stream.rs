@@ -219,7 +219,7 @@ fn other_settings_are_refused_with_what_differs() {
     let scratch = Scratch::with_csv(&text);
     feed(&scratch, FEED, &text);
     let other = FEED.replace("--size 100", "--size 200 --seed 9");
-    let message = "the state in 'state' was made with other settings: seed is 0 in the state and 9 now; size is {\"rows\":100} in the state and {\"rows\":200} now";
+    let message = "the state in 'state' was made with other settings: seed is 0 in the state and 9 now; size is 100 rows in the state and 200 rows now";
     refuses(&scratch, &other, &text, 1, message);
     let other = FEED.replace("--label y", "--label city");
     refuses(&scratch, &other, &text, 2, "--label: is 'city', and the stream's is 'y'");

@@ -99,17 +99,26 @@ impl Column {
                 }
                 Column::Number(all.into())
             }
-            Column::Text { .. } => {
+            Column::Text { levels: first, .. } => {
+                let texts = || {
+                    parts.iter().filter_map(|part| match part {
+                        Column::Text { codes, levels } => Some((codes, levels)),
+                        Column::Number(_) => None,
+                    })
+                };
+                // Parts of one block have their levels in common.
+                if texts().all(|(_, levels)| Arc::ptr_eq(levels, first)) {
+                    let codes = texts().flat_map(|(codes, _)| codes.iter().copied()).collect();
+                    return Column::Text { codes, levels: first.clone() };
+                }
                 let mut all = TextBuilder::default();
-                for part in parts {
-                    if let Column::Text { codes, levels } = part {
-                        let renumbered: Vec<u32> = levels.iter().map(|level| all.code(level)).collect();
-                        all.codes.extend(
-                            codes
-                                .iter()
-                                .map(|&code| renumbered.get(code as usize).copied().unwrap_or(MISSING_CODE)),
-                        );
-                    }
+                for (codes, levels) in texts() {
+                    let renumbered: Vec<u32> = levels.iter().map(|level| all.code(level)).collect();
+                    all.codes.extend(
+                        codes
+                            .iter()
+                            .map(|&code| renumbered.get(code as usize).copied().unwrap_or(MISSING_CODE)),
+                    );
                 }
                 all.finish()
             }
@@ -501,6 +510,8 @@ mod tests {
         let expected: Vec<Option<String>> =
             [Some("x"), None, Some("y"), Some("y"), Some("z")].map(|level| level.map(str::to_string)).into();
         assert_eq!(read_text(&joined), expected);
+        let parts_of_one = Column::concat(&[&joined.take(&[0, 1]), &joined.take(&[2, 3, 4])]);
+        assert_eq!(read_text(&parts_of_one), expected);
     }
 
     #[test]

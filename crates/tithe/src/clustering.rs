@@ -12,7 +12,7 @@ use crate::collapse::{Collapser, Distinct};
 use crate::encoding::{Encoding, Scratch};
 use crate::error::Result;
 use crate::math::{Few, few, few_mut, with_vectors};
-use crate::pass::{Pass, Rooms};
+use crate::pass::{Pass, Rooms, in_parts};
 use crate::points::{Lane, Points, TILE, Tile};
 use crate::rng::{Purpose, Seed, open_unit};
 
@@ -298,7 +298,7 @@ impl WithSimd for Adding<'_> {
         let GroupSums { centers, sums, squares, members } = self.sums;
         let (tile, w) = (self.tile, few::<S, N>(&self.tile.w.0));
         let squares = S::as_mut_simd_f64s(squares).0;
-        let mut ahead = tile.ahead.from_afar_in_turns(w.len() * centers.len());
+        let mut ahead = tile.ahead.early_in_turns(w.len() * centers.len());
         for (c, w) in w.iter().enumerate() {
             let mut nearest = Nearest::<S, N>::none(simd);
             for (center, number) in centers.rows().zip(numbers()) {
@@ -430,8 +430,9 @@ impl Pass for Grouping<'_> {
 
     fn visit(&self, worker: &mut GroupingWorker, block: &Block) -> Result<Grouped> {
         let encoder = self.encoding.encoder(block)?;
+        let parts = in_parts(encoder.tiles()).collect();
         let new_room = || (encoder.scratch(), GroupSums::new(&self.centers));
-        let totals = worker.rooms.in_parts(encoder.parts().collect(), new_room, |(scratch, sums), tiles| {
+        let totals = worker.rooms.work_on(parts, new_room, |(scratch, sums), tiles| {
             tiles.for_each(|t| sums.add(&encoder.tile(t, scratch)));
             sums.take()
         });

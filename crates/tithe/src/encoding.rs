@@ -7,13 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::block::{Block, Column, row_name};
 use crate::error::{ErrorKind, Result};
 use crate::math::vectorized;
+use crate::pass::in_parts;
 use crate::points::{Ahead, Lane, TILE, Tile};
 
 /// The name of the intercept among the coefficients.
 pub const INTERCEPT: &str = "intercept";
-
-/// Parts of a block that may be worked on at once.
-const PARTS: usize = 4;
 
 /// How a table becomes points: learnt once, kept with every coreset and posterior.
 ///
@@ -445,14 +443,7 @@ impl Encoder<'_> {
         self.block.len.div_ceil(TILE)
     }
 
-    /// The tiles in parts, all but the last with as many.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = Range<usize>> {
-        let tiles = self.tiles();
-        let many = tiles.div_ceil(PARTS).max(1);
-        (0..tiles).step_by(many).map(move |first| first..tiles.min(first + many))
-    }
-
-    /// The same, each with its rows' own numbers, of which there is one a row.
+    /// The tiles in parts, each with its rows' own numbers, of which there is one a row.
     pub(crate) fn parts_with<'n>(&self, mut numbers: &'n mut [f64]) -> Vec<(Range<usize>, &'n mut [f64])> {
         let with_numbers = |tiles: Range<usize>| {
             let rows = (tiles.len() * TILE).min(numbers.len());
@@ -460,7 +451,7 @@ impl Encoder<'_> {
             numbers = rest;
             (tiles, own)
         };
-        self.parts().map(with_numbers).collect()
+        in_parts(self.tiles()).map(with_numbers).collect()
     }
 
     /// Tile `t`: rows `t·TILE` and on of the block, as points `z = y·x` with their weights.
@@ -644,7 +635,6 @@ mod tests {
             let encoder = encoding.encoder(&block).expect("an encoder");
             let mut numbers = vec![0.0; rows];
             let parts = encoder.parts_with(&mut numbers);
-            assert!(parts.len() <= PARTS, "{rows} rows");
             let tiles: Vec<usize> = parts.iter().flat_map(|(tiles, _)| tiles.clone()).collect();
             assert_eq!(tiles, (0..encoder.tiles()).collect::<Vec<usize>>(), "{rows} rows");
             for (tiles, numbers) in &parts {

@@ -1,5 +1,6 @@
 //! A pass: something computed from all rows, block by block, whose partial results merge.
 
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
@@ -42,6 +43,13 @@ pub trait Pass: Sync + Serialize {
     fn relocate(&self, _state: &mut Self::State, _place: &dyn Fn(u64) -> u64) {}
 }
 
+/// So many tiles or strips of a block in up to four parts, in order; all but the last have as many.
+pub(crate) fn in_parts(count: usize) -> impl Iterator<Item = Range<usize>> {
+    const PARTS: usize = 4;
+    let many = count.div_ceil(PARTS).max(1);
+    (0..count).step_by(many).map(move |first| first..count.min(first + many))
+}
+
 /// Room to work in, for as many threads as work on parts of one block; it stays for the next block.
 pub(crate) struct Rooms<R>(Mutex<Vec<R>>);
 
@@ -54,7 +62,7 @@ impl<R> Default for Rooms<R> {
 impl<R: Send> Rooms<R> {
     /// Works on the parts of a block, which must not depend on the threads. Threads of the engine that have nothing else left to do
     /// take some of them, so that all end together; elsewhere one thread works on all of them.
-    pub fn in_parts<P: Send, T: Send>(
+    pub fn work_on<P: Send, T: Send>(
         &self,
         parts: Vec<P>,
         new_room: impl Fn() -> R + Sync,
@@ -83,9 +91,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn there_are_few_parts_and_nothing_is_left_out() {
+        for count in 0..70 {
+            let parts: Vec<Range<usize>> = in_parts(count).collect();
+            assert!(parts.len() <= 4 && parts.iter().all(|part| !part.is_empty()), "{count}");
+            assert!(parts.iter().flat_map(Range::clone).eq(0..count), "{count}");
+        }
+    }
+
+    #[test]
     fn parts_are_worked_on_once_and_stay_in_order_whoever_works_on_them() {
         let squares = |rooms: &Rooms<u64>| {
-            rooms.in_parts(
+            rooms.work_on(
                 (0..100u64).collect(),
                 || 0,
                 |room, part| {

@@ -80,7 +80,7 @@ impl<'a> Ahead<'a> {
     /// their way at once, and the next one from there to the smaller. Worth 7 % of the grouping of rows in memory; a slower kernel
     /// only has more to ask for.
     #[inline(always)]
-    pub fn from_afar_in_turns(self, turns: usize) -> Turns<'a> {
+    pub fn early_in_turns(self, turns: usize) -> Turns<'a> {
         Turns { near: 1, far: Some(4), ..self.in_turns(turns) }
     }
 }

@@ -737,6 +737,50 @@ fn compare(name: &str, recorded: &Value, given: &Value, found: &mut Vec<String>)
         (a, b) if a == b => {}
         _ if name == "unseen" => {}
         _ if name == "known" => found.push("the encoding is another".to_string()),
-        (a, b) => found.push(format!("{} is {a} in the state and {b} now", name.replace('_', "-"))),
+        (a, b) => {
+            let (before, now) = (in_words(a), in_words(b));
+            found.push(format!("{} is {before} in the state and {now} now", name.replace('_', "-")));
+        }
+    }
+}
+
+/// A setting as a user would say it.
+fn in_words(setting: &Value) -> String {
+    let listed = |words: Vec<String>| if words.is_empty() { "none".to_string() } else { words.join(", ") };
+    match setting {
+        Value::Null => "none".to_string(),
+        Value::String(word) => word.clone(),
+        Value::Array(settings) => listed(settings.iter().map(in_words).collect()),
+        Value::Object(settings) => listed(
+            settings
+                .iter()
+                .map(|(name, setting)| match &name[..] {
+                    "rows" => format!("{} rows", in_words(setting)),
+                    _ => format!("{name} {}", in_words(setting)),
+                })
+                .collect(),
+        ),
+        Value::Bool(_) | Value::Number(_) => setting.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_told_as_a_user_would_say_them() {
+        for (setting, words) in [
+            (json!(null), "none"),
+            (json!([]), "none"),
+            (json!(true), "true"),
+            (json!("calibrated"), "calibrated"),
+            (json!({"rows": 100}), "100 rows"),
+            (json!({"auto": 3.0}), "auto 3.0"),
+            (json!({"guarantee": {"delta": 0.5, "epsilon": 0.1}}), "guarantee delta 0.5, epsilon 0.1"),
+            (json!([["age", 0.5], ["height", -1.0]]), "age, 0.5, height, -1.0"),
+        ] {
+            assert_eq!(in_words(&setting), words);
+        }
     }
 }

@@ -4,6 +4,7 @@
 mod moments;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,7 @@ use crate::engine::{Engine, Missing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fingerprint::{Fingerprint, RowHasher, STRIP};
 use crate::math::vectorized;
-use crate::pass::Pass;
+use crate::pass::{Pass, Rooms, in_parts};
 use crate::rng::{Purpose, Seed};
 use crate::slots::{Picked, Racer, Races, Slots};
 use crate::table::Table;
@@ -273,26 +274,25 @@ impl Pass for Survey {
                 racer.outcome(if usable { weights } else { &[] }, &mut rng)
             }
         };
-        let mut copying = Copying::new(block, &outcome.rows);
-        // A strip of rows at a time: their hashes stay at hand while the columns go by, and the rows for the copy. Without
-        // weights the label is summed like the features: its hash comes with it.
+        // Without weights the label is summed like the features: its hash comes with it.
         let summed = if weights.is_some() { features } else { block.columns.len() };
-        let mut sums: Vec<MomentSums> = vec![MomentSums::default(); summed];
-        let mut fingerprint = Fingerprint::default();
         let hasher = RowHasher::new(block);
-        for start in (0..block.len).step_by(STRIP) {
-            let rows = start..block.len.min(start + STRIP);
-            fingerprint.merge(sweep(block, rows.clone(), weights, &hasher, &mut sums));
-            copying.go_on(rows.end);
-        }
-        let copied = copying.finish();
-        let picks = outcome.slots(copied, |row| weights.map_or(1.0, |weights| weights[row]));
+        let parts = in_parts(block.len.div_ceil(STRIP)).collect();
+        let swept = Rooms::default().work_on(
+            parts,
+            || (),
+            |(), strips| Swept::new(block, strips, &outcome.rows, weights, &hasher, summed),
+        );
+        let mut all = Swept::nothing(summed);
+        swept.into_iter().for_each(|swept| all.merge(swept));
+        let Swept { moments, fingerprint, picked } = all;
+        let picks = outcome.slots(RowSet::concat(picked), |row| weights.map_or(1.0, |weights| weights[row]));
         let columns = block
             .columns
             .iter()
             .enumerate()
             .map(|(c, column)| match column {
-                Column::Number(values) if c < features => number_feature(block, values, sums[c].moments()),
+                Column::Number(values) if c < features => number_feature(block, values, moments[c]),
                 Column::Number(values) if c == features => number_label(block, values),
                 Column::Number(values) => weight_column(block, values),
                 Column::Text { codes, levels } => {
@@ -325,6 +325,53 @@ impl Pass for Survey {
             let numbers = column.numbers.0.iter_mut().map(|(_, seen)| seen);
             numbers.chain(column.levels.seen.values_mut()).for_each(|seen| seen.first = place(seen.first));
         }
+    }
+}
+
+/// What one look at some rows finds.
+struct Swept {
+    moments: Vec<Moments>,
+    fingerprint: Fingerprint,
+    picked: Vec<RowSet>,
+}
+
+impl Swept {
+    fn nothing(columns: usize) -> Swept {
+        Swept {
+            moments: vec![Moments::default(); columns],
+            fingerprint: Fingerprint::default(),
+            picked: Vec::new(),
+        }
+    }
+
+    /// Looks at some strips of a block, of which `picked` rows are to be copied. A strip's hashes stay at hand while the columns go by,
+    /// and its rows for the copy.
+    fn new(
+        block: &Block,
+        strips: Range<usize>,
+        picked: &[usize],
+        weights: Option<&[f64]>,
+        hasher: &RowHasher<'_>,
+        summed: usize,
+    ) -> Swept {
+        let mut sums: Vec<MomentSums> = vec![MomentSums::default(); summed];
+        let mut fingerprint = Fingerprint::default();
+        let [first, end] =
+            [strips.start, strips.end].map(|strip| picked.partition_point(|&row| row < strip * STRIP));
+        let mut copying = Copying::new(block, &picked[first..end]);
+        for strip in strips {
+            let rows = strip * STRIP..block.len.min((strip + 1) * STRIP);
+            fingerprint.merge(sweep(block, rows.clone(), weights, hasher, &mut sums));
+            copying.go_on(rows.end);
+        }
+        let moments = sums.iter().map(MomentSums::moments).collect();
+        Swept { moments, fingerprint, picked: vec![copying.finish()] }
+    }
+
+    fn merge(&mut self, next: Swept) {
+        self.moments.iter_mut().zip(next.moments).for_each(|(ours, theirs)| ours.merge(theirs));
+        self.fingerprint.merge(next.fingerprint);
+        self.picked.extend(next.picked);
     }
 }
 
