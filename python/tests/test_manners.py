@@ -212,11 +212,16 @@ def test_work_goes_on_in_a_forked_process():
         data = tithe.generate("mixture", 20_000)
         core = tithe.build(*data, size=300, threads=2)
         core.fit(draws=20, warmup=20, threads=2)
+        def streamed():
+            with tithe.Stream(size=300, block=10_000) as stream:
+                stream.add(*data)
+                return stream.snapshot().weights.tolist()
+        rows = streamed()
         if (child := os.fork()) == 0:
             signal.alarm(60)
             again = tithe.build(*data, size=300, threads=2)
             again.fit(draws=20, warmup=20, threads=2)
-            os._exit(0 if again.weights.tolist() == core.weights.tolist() else 1)
+            os._exit(0 if (again.weights.tolist(), streamed()) == (core.weights.tolist(), rows) else 1)
         print(os.waitpid(child, 0)[1])
     """)
     assert out == "0\n"

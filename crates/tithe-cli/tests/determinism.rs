@@ -7,7 +7,8 @@ use std::io::Write;
 use common::{CORE, Mixed, Scratch, arrow_bytes, parquet_bytes, read_core, stream_bytes};
 
 const ROWS: usize = 20_000;
-const LINE: &str = "--label y --size 300 --block-rows 2048";
+/// Blocks of several parts, the last of them short.
+const LINE: &str = "--label y --size 300 --block-rows 6000";
 
 fn gzip(content: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

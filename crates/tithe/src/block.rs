@@ -108,8 +108,8 @@ impl Column {
                 };
                 // Parts of one block have their levels in common.
                 if texts().all(|(_, levels)| Arc::ptr_eq(levels, first)) {
-                    let codes = texts().flat_map(|(codes, _)| codes.iter().copied()).collect();
-                    return Column::Text { codes, levels: first.clone() };
+                    let codes = texts().map(|(codes, _)| &codes[..]).collect::<Vec<_>>().concat();
+                    return Column::Text { codes: codes.into(), levels: first.clone() };
                 }
                 let mut all = TextBuilder::default();
                 for (codes, levels) in texts() {
@@ -462,7 +462,7 @@ impl RowSet {
     /// One after the other.
     pub(crate) fn concat(parts: Vec<RowSet>) -> RowSet {
         RowSet {
-            positions: parts.iter().flat_map(|part| part.positions.iter().copied()).collect(),
+            positions: parts.iter().map(|part| &part.positions[..]).collect::<Vec<_>>().concat(),
             segment: Segment::concat(parts.into_iter().map(|part| part.segment).collect()),
         }
     }
@@ -512,6 +512,11 @@ mod tests {
         assert_eq!(read_text(&joined), expected);
         let parts_of_one = Column::concat(&[&joined.take(&[0, 1]), &joined.take(&[2, 3, 4])]);
         assert_eq!(read_text(&parts_of_one), expected);
+        let levels = |column: &Column| match column {
+            Column::Text { levels, .. } => Arc::as_ptr(levels),
+            Column::Number(_) => std::ptr::null(),
+        };
+        assert_eq!(levels(&parts_of_one), levels(&joined), "nothing is named anew");
     }
 
     #[test]

@@ -432,7 +432,7 @@ impl Pass for Grouping<'_> {
         let encoder = self.encoding.encoder(block)?;
         let parts = in_parts(encoder.tiles()).collect();
         let new_room = || (encoder.scratch(), GroupSums::new(&self.centers));
-        let totals = worker.rooms.work_on(parts, new_room, |(scratch, sums), tiles| {
+        let totals = worker.rooms.share_out(parts, new_room, |(scratch, sums), tiles| {
             tiles.for_each(|t| sums.add(&encoder.tile(t, scratch)));
             sums.take()
         });

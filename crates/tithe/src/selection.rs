@@ -103,7 +103,7 @@ impl Pass for Selecting<'_> {
         worker.shares.resize(block.len, 0.0);
         let parts = encoder.parts_with(&mut worker.shares);
         let new_room = || (encoder.scratch(), Distances::default(), Lane::ZERO);
-        worker.rooms.work_on(parts, new_room, |(scratch, distances, lane), (tiles, shares)| {
+        worker.rooms.share_out(parts, new_room, |(scratch, distances, lane), (tiles, shares)| {
             for (t, shares) in tiles.zip(shares.chunks_mut(TILE)) {
                 let tile = encoder.tile(t, scratch);
                 match &self.shares {

@@ -749,13 +749,22 @@ fn in_words(setting: &Value) -> String {
     let listed = |words: Vec<String>| if words.is_empty() { "none".to_string() } else { words.join(", ") };
     match setting {
         Value::Null => "none".to_string(),
-        Value::String(word) => word.clone(),
-        Value::Array(settings) => listed(settings.iter().map(in_words).collect()),
+        Value::String(word) => format!("'{word}'"),
+        Value::Array(settings) => listed(
+            settings
+                .iter()
+                .map(|setting| match setting {
+                    Value::Array(pair) => pair.iter().map(in_words).collect::<Vec<_>>().join(" "),
+                    _ => in_words(setting),
+                })
+                .collect(),
+        ),
         Value::Object(settings) => listed(
             settings
                 .iter()
-                .map(|(name, setting)| match &name[..] {
-                    "rows" => format!("{} rows", in_words(setting)),
+                .map(|(name, setting)| match (&name[..], setting.as_u64()) {
+                    ("rows", Some(1)) => "1 row".to_string(),
+                    ("rows", Some(rows)) => format!("{rows} rows"),
                     _ => format!("{name} {}", in_words(setting)),
                 })
                 .collect(),
@@ -767,18 +776,22 @@ fn in_words(setting: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::selection::Size;
+    use crate::sensitivity::Radius;
 
     #[test]
     fn settings_are_told_as_a_user_would_say_them() {
+        let guarantee = Size::Guarantee { epsilon: 0.1, delta: 0.5, constant: 4.0 };
         for (setting, words) in [
-            (json!(null), "none"),
-            (json!([]), "none"),
+            (json!(Option::<String>::None), "none"),
+            (json!("none"), "'none'"),
             (json!(true), "true"),
-            (json!("calibrated"), "calibrated"),
-            (json!({"rows": 100}), "100 rows"),
-            (json!({"auto": 3.0}), "auto 3.0"),
-            (json!({"guarantee": {"delta": 0.5, "epsilon": 0.1}}), "guarantee delta 0.5, epsilon 0.1"),
-            (json!([["age", 0.5], ["height", -1.0]]), "age, 0.5, height, -1.0"),
+            (json!(Size::Rows(1)), "1 row"),
+            (json!(Size::Rows(100)), "100 rows"),
+            (json!(guarantee), "guarantee constant 4.0, delta 0.5, epsilon 0.1"),
+            (json!(Radius::Auto(3.0)), "auto 3.0"),
+            (json!(Vec::<(String, f64)>::new()), "none"),
+            (json!([("age", 0.5), ("height", -1.0)]), "'age' 0.5, 'height' -1.0"),
         ] {
             assert_eq!(in_words(&setting), words);
         }

@@ -15,7 +15,7 @@ use crate::engine::{Engine, Missing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fingerprint::{Fingerprint, RowHasher, STRIP};
 use crate::math::vectorized;
-use crate::pass::{Pass, Rooms, in_parts};
+use crate::pass::{Pass, in_parts, share_out};
 use crate::rng::{Purpose, Seed};
 use crate::slots::{Picked, Racer, Races, Slots};
 use crate::table::Table;
@@ -278,15 +278,12 @@ impl Pass for Survey {
         let summed = if weights.is_some() { features } else { block.columns.len() };
         let hasher = RowHasher::new(block);
         let parts = in_parts(block.len.div_ceil(STRIP)).collect();
-        let swept = Rooms::default().work_on(
-            parts,
-            || (),
-            |(), strips| Swept::new(block, strips, &outcome.rows, weights, &hasher, summed),
-        );
+        let swept =
+            share_out(parts, |strips| Swept::of(block, strips, &outcome.rows, weights, &hasher, summed));
         let mut all = Swept::nothing(summed);
         swept.into_iter().for_each(|swept| all.merge(swept));
-        let Swept { moments, fingerprint, picked } = all;
-        let picks = outcome.slots(RowSet::concat(picked), |row| weights.map_or(1.0, |weights| weights[row]));
+        let Swept { moments, fingerprint, copied } = all;
+        let picks = outcome.slots(RowSet::concat(copied), |row| weights.map_or(1.0, |weights| weights[row]));
         let columns = block
             .columns
             .iter()
@@ -332,7 +329,7 @@ impl Pass for Survey {
 struct Swept {
     moments: Vec<Moments>,
     fingerprint: Fingerprint,
-    picked: Vec<RowSet>,
+    copied: Vec<RowSet>,
 }
 
 impl Swept {
@@ -340,13 +337,13 @@ impl Swept {
         Swept {
             moments: vec![Moments::default(); columns],
             fingerprint: Fingerprint::default(),
-            picked: Vec::new(),
+            copied: Vec::new(),
         }
     }
 
-    /// Looks at some strips of a block, of which `picked` rows are to be copied. A strip's hashes stay at hand while the columns go by,
-    /// and its rows for the copy.
-    fn new(
+    /// Looks at some strips of a block, and copies those of its `picked` rows that are in them. A strip's hashes stay at hand while the
+    /// columns go by, and its rows for the copy.
+    fn of(
         block: &Block,
         strips: Range<usize>,
         picked: &[usize],
@@ -365,13 +362,13 @@ impl Swept {
             copying.go_on(rows.end);
         }
         let moments = sums.iter().map(MomentSums::moments).collect();
-        Swept { moments, fingerprint, picked: vec![copying.finish()] }
+        Swept { moments, fingerprint, copied: vec![copying.finish()] }
     }
 
     fn merge(&mut self, next: Swept) {
         self.moments.iter_mut().zip(next.moments).for_each(|(ours, theirs)| ours.merge(theirs));
         self.fingerprint.merge(next.fingerprint);
-        self.picked.extend(next.picked);
+        self.copied.extend(next.copied);
     }
 }
 
@@ -883,6 +880,53 @@ mod tests {
                 let pass = Survey { features: count, max_levels: 10, races: Races::new(20), seed: Seed(3) };
                 let found = pass.visit(&mut pass.worker(), &block).expect("a state");
                 assert_eq!(found.fingerprint, Fingerprint::of(&block));
+            }
+        }
+    }
+
+    /// A block of more parts than one, the last of them short; its column of numbers rises, so that its parts have other means.
+    #[test]
+    fn a_block_in_parts_is_surveyed_as_a_whole_by_any_number_of_threads() {
+        let len = 5 * STRIP + 3;
+        let rising: Vec<f64> = numbers(len, 1).iter().zip(0..).map(|(x, row)| x + f64::from(row)).collect();
+        let mut text = TextBuilder::default();
+        (0..len).for_each(|row| text.push(Some(["a", "b", "c"][row % 3])));
+        let label = Column::Number((0..len).map(|row| (row % 2) as f64).collect());
+        let columns = vec![Column::Number(rising.clone().into()), text.finish(), label];
+        let all_weights: Vec<f64> = numbers(len, 2).iter().map(|x| x + 1.5).collect();
+        for weights in [None, Some(&all_weights)] {
+            let mut columns = columns.clone();
+            columns.extend(weights.map(|weights| Column::Number(weights.clone().into())));
+            let block = Block::new(0, 1000, Segment { columns, len });
+            let surveyed = || {
+                let pass = Survey { features: 2, max_levels: 10, races: Races::new(500), seed: Seed(3) };
+                pass.visit(&mut pass.worker(), &block).expect("a state")
+            };
+            let found = surveyed();
+            for threads in [1, 2, 5] {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+                let bytes = |found: &Found| rmp_serde::to_vec(found).expect("bytes");
+                assert_eq!(bytes(&pool.install(surveyed)), bytes(&found), "{threads} threads");
+            }
+            let weight = |row: usize| weights.map_or(1.0, |weights| weights[row]);
+            let sum = |of: &dyn Fn(f64) -> f64| -> f64 {
+                rising.iter().enumerate().map(|(row, x)| weight(row) * of(*x)).sum()
+            };
+            let mean = sum(&|x| x) / sum(&|_| 1.0);
+            let squares = sum(&|x| (x - mean).powi(2));
+            let Moments { mean: our_mean, squares: our_squares, .. } = found.columns[0].moments;
+            assert!((our_mean / mean - 1.0).abs() < 1e-12, "{our_mean} against {mean}");
+            assert!((our_squares / squares - 1.0).abs() < 1e-12, "{our_squares} against {squares}");
+            let picked = found.picks.finish().expect("rows");
+            let rows: Vec<usize> = picked.rows.positions.iter().map(|place| *place as usize - 1000).collect();
+            assert!(rows.is_sorted() && rows[0] < STRIP && rows[rows.len() - 1] > 4 * STRIP);
+            let expected = RowSet::copy(&block, &rows);
+            for (at, row) in rows.into_iter().enumerate() {
+                let shown = |set: &RowSet| -> Vec<String> {
+                    set.segment.columns.iter().map(|column| column.show(at)).collect()
+                };
+                assert_eq!(shown(&picked.rows), shown(&expected));
+                assert_eq!(picked.shares[at], weight(row));
             }
         }
     }

@@ -67,8 +67,10 @@ fn mixture(seed: u64, settings: &EngineSettings, size: usize, method: Method) ->
 
 #[test]
 fn the_same_seed_gives_the_same_rows_on_any_number_of_threads_and_any_memory() {
-    let small_blocks = EngineSettings { block_rows: Some(1 << 10), ..EngineSettings::default() };
-    for method in [Method::Calibrated, Method::Sensitivity, Method::Uniform] {
+    let methods = [Method::Calibrated, Method::Sensitivity, Method::Uniform];
+    for (method, block_rows) in methods.into_iter().flat_map(|method| [(method, 1 << 10), (method, 1 << 13)])
+    {
+        let small_blocks = EngineSettings { block_rows: Some(block_rows), ..EngineSettings::default() };
         let alone = EngineSettings { threads: Some(1), ..small_blocks.clone() };
         let reference = mixture(3, &alone, 200, method);
         for threads in [2, 3, 8] {

@@ -20,13 +20,18 @@ pub(super) struct Moments {
 impl Moments {
     /// Chan, Golub and LeVeque's rule for joining two groups.
     pub fn merge(&mut self, next: Moments) {
-        if next.mass == 0.0 {
+        let squares = self.squares + next.squares;
+        if self.mass == 0.0 || next.mass == 0.0 {
+            // Nothing weighs nothing; but squares that are no number must not be lost with it.
+            let some = if self.mass == 0.0 { next } else { *self };
+            *self = Moments { squares, ..some };
             return;
         }
         let mass = self.mass + next.mass;
         let apart = next.mean - self.mean;
-        self.mean += apart * (next.mass / mass);
-        self.squares += next.squares + apart * apart * (self.mass * next.mass / mass);
+        let share = next.mass / mass;
+        self.mean += apart * share;
+        self.squares = squares + apart * apart * (self.mass * share);
         self.mass = mass;
     }
 }
@@ -235,6 +240,23 @@ mod tests {
             sums.squares[row % LANES] = x.mul_add(x, sums.squares[row % LANES]);
         }
         sums
+    }
+
+    #[test]
+    fn moments_of_parts_are_those_of_the_whole() {
+        let merged = |parts: &[Moments]| {
+            let mut all = Moments::default();
+            parts.iter().for_each(|part| all.merge(*part));
+            (all.mass, all.mean, all.squares)
+        };
+        let part = |mass: f64, mean: f64, squares: f64| Moments { mass, mean, squares };
+        assert_eq!(merged(&[part(1.0, 0.0, 0.5), part(3.0, 4.0, 1.0)]), (4.0, 3.0, 13.5));
+        // Large means, and weights whose products are too large or too small.
+        assert_eq!(merged(&[part(100.0, 1e160, 0.0)]), (100.0, 1e160, 0.0));
+        assert_eq!(merged(&[part(1e-170, 0.0, 0.0), part(1e-170, 1.0, 0.0)]), (2e-170, 0.5, 5e-171));
+        assert_eq!(merged(&[part(1e160, 2.0, 0.0), part(1e160, 2.0, 0.0)]), (2e160, 2.0, 0.0));
+        // Of no weight, but with a value that is no number.
+        assert!(merged(&[part(1.0, 2.0, 3.0), part(0.0, f64::NAN, f64::NAN)]).2.is_nan());
     }
 
     #[test]
