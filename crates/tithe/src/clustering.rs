@@ -12,7 +12,8 @@ use crate::collapse::{Collapser, Distinct};
 use crate::encoding::{Encoding, Scratch};
 use crate::error::Result;
 use crate::math::{Few, few, few_mut, with_vectors};
-use crate::pass::{Pass, Rooms, in_parts};
+use crate::parts::{Rooms, in_parts};
+use crate::pass::Pass;
 use crate::points::{Lane, Points, TILE, Tile};
 use crate::rng::{Purpose, Seed, open_unit};
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::block::{Block, Column, row_name};
 use crate::error::{ErrorKind, Result};
 use crate::math::vectorized;
-use crate::pass::in_parts;
+use crate::parts::in_parts;
 use crate::points::{Ahead, Lane, TILE, Tile};
 
 /// The name of the intercept among the coefficients.

@@ -67,6 +67,7 @@ pub mod merge;
 pub mod mmd;
 pub mod model;
 mod newton;
+mod parts;
 pub mod pass;
 pub mod points;
 pub mod predict;

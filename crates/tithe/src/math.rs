@@ -482,7 +482,8 @@ mod tests {
                 few_mut::<S, 4>(self.0).iter_mut().for_each(|few| two_to_minus(simd, few));
             }
         }
-        let xs: Vec<f64> = (0..1024).map(|i| f64::from(i) * 1.0311).collect();
+        let mut xs: Vec<f64> = (0..1024).map(|i| f64::from(i) * 1.0311).collect();
+        (xs[7], xs[500]) = (f64::NAN, f64::INFINITY);
         let plain: Vec<f64> = xs.iter().map(|&x| one_power(x)).collect();
         let by = |run: &dyn Fn(Powers<'_>)| {
             let mut numbers = xs.clone();
