@@ -38,6 +38,8 @@ impl Moments {
 
 /// Running sums side by side: their order never changes, whatever the processor's vectors hold.
 const LANES: usize = 8;
+/// Rows that the sums stay in registers for.
+const STRETCH: usize = 256;
 
 /// Sums for the moments of a column, about its first value so that a large mean costs no accuracy.
 #[derive(Clone, Copy, Default)]
@@ -138,8 +140,11 @@ pub(super) fn sweep(
 
 /// The most columns that are read at once, in gangs about as large as each other: memory is quicker at a few stretches than at one,
 /// and the hashes are fetched and put back less often. The sums of so many have room in the registers of the widest vectors;
-/// narrower ones are still quicker with them.
-const MOST_AT_ONCE: usize = 6;
+/// with narrower ones, which are fewer and hold less, four are quicker though not all have.
+#[inline(always)]
+fn most_at_once<S: Simd>() -> usize {
+    if S::F64_LANES < LANES { 4 } else { 6 }
+}
 
 /// Adds some rows without weights to the sums and to the hashes of the rows: a multiple of [`LANES`], but for the last time.
 struct Sweeping<'a> {
@@ -155,7 +160,7 @@ impl WithSimd for Sweeping<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Sweeping { columns, keys, sums, hashes } = self;
-        let gangs = columns.len().div_ceil(MOST_AT_ONCE).max(1);
+        let gangs = columns.len().div_ceil(most_at_once::<S>()).max(1);
         let size = columns.len().div_ceil(gangs).max(1);
         let gangs = columns.chunks(size).zip(keys.chunks(size)).zip(sums.chunks_mut(size));
         for ((columns, keys), sums) in gangs {
@@ -186,42 +191,89 @@ fn sweep_gang<S: Simd, const GANG: usize>(
     else {
         return;
     };
-    let (hashes, last_hashes) = hashes.as_chunks_mut::<LANES>();
-    let chunks = columns.map(|values| &values.as_chunks::<LANES>().0[..hashes.len()]);
-    let vectors = LANES / S::F64_LANES;
-    let mut local = [([simd.splat_f64s(0.0); LANES], [simd.splat_f64s(0.0); LANES]); GANG];
-    let mut shifts = [simd.splat_f64s(0.0); GANG];
     for c in 0..GANG {
-        shifts[c] = simd.splat_f64s(sums[c].shift_from(columns[c]));
-        local[c].0[..vectors].copy_from_slice(S::as_simd_f64s(&sums[c].sum).0);
-        local[c].1[..vectors].copy_from_slice(S::as_simd_f64s(&sums[c].squares).0);
+        sums[c].shift_from(columns[c]);
     }
-    for (at, hashes) in hashes.iter_mut().enumerate() {
+    let rest = sweep_stretches::<S, GANG, STRETCH>(simd, *columns, *keys, sums, hashes);
+    let rows = hashes.len() - rest;
+    let (columns, hashes) = (columns.map(|values| &values[rows..]), &mut hashes[rows..]);
+    let last = sweep_stretches::<S, GANG, LANES>(simd, columns, *keys, sums, hashes);
+    let rows = hashes.len() - last;
+    for c in 0..GANG {
+        sums[c].add_last(&columns[c][rows..]);
+        for (hash, value) in hashes[rows..].iter_mut().zip(&columns[c][rows..]) {
+            *hash = keys[c].add_number(*hash, *value);
+        }
+    }
+}
+
+/// Adds stretches of so many rows, and tells how many rows are left.
+#[inline(always)]
+fn sweep_stretches<S: Simd, const GANG: usize, const ROWS: usize>(
+    simd: S,
+    columns: [&[f64]; GANG],
+    keys: [ColumnKey; GANG],
+    sums: &mut [MomentSums; GANG],
+    hashes: &mut [u64],
+) -> usize {
+    let columns = columns.map(|values| values.as_chunks::<ROWS>().0);
+    let (stretches, rest) = hashes.as_chunks_mut::<ROWS>();
+    for (at, hashes) in stretches.iter_mut().enumerate() {
+        let columns = columns.map(|stretches| &stretches[at]);
+        match LANES / S::F64_LANES {
+            1 => sweep_stretch::<S, GANG, ROWS, 1>(simd, columns, keys, sums, hashes),
+            2 => sweep_stretch::<S, GANG, ROWS, 2>(simd, columns, keys, sums, hashes),
+            4 => sweep_stretch::<S, GANG, ROWS, 4>(simd, columns, keys, sums, hashes),
+            _ => sweep_stretch::<S, GANG, ROWS, LANES>(simd, columns, keys, sums, hashes),
+        }
+    }
+    rest.len()
+}
+
+/// Adds one stretch; a column's [`LANES`] sums are so many vectors. All lengths are known when this is compiled, or the sums would be
+/// put down and fetched again for every vector of rows.
+#[inline(always)]
+fn sweep_stretch<S: Simd, const GANG: usize, const ROWS: usize, const VECTORS: usize>(
+    simd: S,
+    columns: [&[f64; ROWS]; GANG],
+    keys: [ColumnKey; GANG],
+    sums: &mut [MomentSums; GANG],
+    hashes: &mut [u64; ROWS],
+) {
+    debug_assert_eq!(VECTORS * S::F64_LANES, LANES);
+    let shifts: [S::f64s; GANG] = std::array::from_fn(|c| simd.splat_f64s(sums[c].shift.unwrap_or(0.0)));
+    let mut sum: [[S::f64s; VECTORS]; GANG] = std::array::from_fn(|c| vectors::<S, VECTORS>(&sums[c].sum));
+    let mut squares: [[S::f64s; VECTORS]; GANG] =
+        std::array::from_fn(|c| vectors::<S, VECTORS>(&sums[c].squares));
+    let columns = columns.map(|values| values.as_chunks::<LANES>().0);
+    for (at, hashes) in hashes.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
         let mut next = *hashes;
         for c in 0..GANG {
-            let x = &chunks[c][at];
+            let x = &columns[c][at];
             for l in 0..LANES {
                 next[l] = keys[c].add_number(next[l], x[l]);
             }
-            let (sum, squares) = &mut local[c];
-            for (v, x) in S::as_simd_f64s(x).0.iter().enumerate() {
-                let x = simd.sub_f64s(*x, shifts[c]);
-                sum[v] = simd.add_f64s(sum[v], x);
-                squares[v] = simd.mul_add_f64s(x, x, squares[v]);
+            let x = vectors::<S, VECTORS>(x);
+            for v in 0..VECTORS {
+                let x = simd.sub_f64s(x[v], shifts[c]);
+                sum[c][v] = simd.add_f64s(sum[c][v], x);
+                squares[c][v] = simd.mul_add_f64s(x, x, squares[c][v]);
             }
         }
         *hashes = next;
     }
     for c in 0..GANG {
-        S::as_mut_simd_f64s(&mut sums[c].sum).0.copy_from_slice(&local[c].0[..vectors]);
-        S::as_mut_simd_f64s(&mut sums[c].squares).0.copy_from_slice(&local[c].1[..vectors]);
-        sums[c].mass[0] += chunks[c].as_flattened().len() as f64;
-        let last = columns[c].as_chunks::<LANES>().1;
-        sums[c].add_last(last);
-        for (hash, value) in last_hashes.iter_mut().zip(last) {
-            *hash = keys[c].add_number(*hash, *value);
-        }
+        S::as_mut_simd_f64s(&mut sums[c].sum).0.copy_from_slice(&sum[c]);
+        S::as_mut_simd_f64s(&mut sums[c].squares).0.copy_from_slice(&squares[c]);
+        sums[c].mass[0] += ROWS as f64;
     }
+}
+
+/// Numbers as so many vectors.
+#[inline(always)]
+fn vectors<S: Simd, const VECTORS: usize>(numbers: &[f64; LANES]) -> [S::f64s; VECTORS] {
+    let vectors = S::as_simd_f64s(numbers).0;
+    std::array::from_fn(|v| vectors[v])
 }
 
 #[cfg(test)]
@@ -269,7 +321,9 @@ mod tests {
             &|sweeping| sweeping.with_simd(pulp::Scalar256b),
             &|sweeping| sweeping.with_simd(pulp::Scalar512b),
         ];
-        for (width, len) in (1..15).flat_map(|width| [1, 7, 8, 39, 2049].map(|len| (width, len))) {
+        for (width, len) in
+            (1..15).flat_map(|width| [1, 7, 8, 39, 255, 256, 301, 2049].map(|len| (width, len)))
+        {
             let columns: Vec<Vec<f64>> = (0..width).map(|seed| numbers(len, seed)).collect();
             let expected: Vec<MomentSums> = columns.iter().map(|values| plain_sums(values)).collect();
             let numbers = columns.iter().map(|values| Column::Number(values.clone().into()));
