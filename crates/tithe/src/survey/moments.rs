@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::block::{Block, Column};
 use crate::fingerprint::{ColumnKey, Fingerprint, RowHasher, STRIP};
-use crate::math::{vectorized, with_vectors};
+use crate::math::{few, few_mut, vectorized, with_vectors};
 
 /// Weighted mass, mean and sum of squared deviations.
 #[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ impl Moments {
 
 /// Running sums side by side: their order never changes, whatever the processor's vectors hold.
 const LANES: usize = 8;
-/// Rows that the sums stay in registers for.
+/// Rows for which the sums are fetched and put back once.
 const STRETCH: usize = 256;
 
 /// Sums for the moments of a column, about its first value so that a large mean costs no accuracy.
@@ -140,7 +140,7 @@ pub(super) fn sweep(
 
 /// The most columns that are read at once, in gangs about as large as each other: memory is quicker at a few stretches than at one,
 /// and the hashes are fetched and put back less often. The sums of so many have room in the registers of the widest vectors;
-/// with narrower ones, which are fewer and hold less, four are quicker though not all have.
+/// with narrower ones four are quicker, though not all have.
 #[inline(always)]
 fn most_at_once<S: Simd>() -> usize {
     if S::F64_LANES < LANES { 4 } else { 6 }
@@ -191,23 +191,19 @@ fn sweep_gang<S: Simd, const GANG: usize>(
     else {
         return;
     };
+    let done = sweep_stretches::<S, GANG, STRETCH>(simd, *columns, *keys, sums, hashes);
+    let (columns, hashes) = (columns.map(|values| &values[done..]), &mut hashes[done..]);
+    let done = sweep_stretches::<S, GANG, LANES>(simd, columns, *keys, sums, hashes);
     for c in 0..GANG {
-        sums[c].shift_from(columns[c]);
-    }
-    let rest = sweep_stretches::<S, GANG, STRETCH>(simd, *columns, *keys, sums, hashes);
-    let rows = hashes.len() - rest;
-    let (columns, hashes) = (columns.map(|values| &values[rows..]), &mut hashes[rows..]);
-    let last = sweep_stretches::<S, GANG, LANES>(simd, columns, *keys, sums, hashes);
-    let rows = hashes.len() - last;
-    for c in 0..GANG {
-        sums[c].add_last(&columns[c][rows..]);
-        for (hash, value) in hashes[rows..].iter_mut().zip(&columns[c][rows..]) {
+        let last = &columns[c][done..];
+        sums[c].add_last(last);
+        for (hash, value) in hashes[done..].iter_mut().zip(last) {
             *hash = keys[c].add_number(*hash, *value);
         }
     }
 }
 
-/// Adds stretches of so many rows, and tells how many rows are left.
+/// Adds as many whole stretches of so many rows as there are, and tells how many rows that are.
 #[inline(always)]
 fn sweep_stretches<S: Simd, const GANG: usize, const ROWS: usize>(
     simd: S,
@@ -217,7 +213,8 @@ fn sweep_stretches<S: Simd, const GANG: usize, const ROWS: usize>(
     hashes: &mut [u64],
 ) -> usize {
     let columns = columns.map(|values| values.as_chunks::<ROWS>().0);
-    let (stretches, rest) = hashes.as_chunks_mut::<ROWS>();
+    let stretches = hashes.as_chunks_mut::<ROWS>().0;
+    let done = stretches.len() * ROWS;
     for (at, hashes) in stretches.iter_mut().enumerate() {
         let columns = columns.map(|stretches| &stretches[at]);
         match LANES / S::F64_LANES {
@@ -227,7 +224,7 @@ fn sweep_stretches<S: Simd, const GANG: usize, const ROWS: usize>(
             _ => sweep_stretch::<S, GANG, ROWS, LANES>(simd, columns, keys, sums, hashes),
         }
     }
-    rest.len()
+    done
 }
 
 /// Adds one stretch; a column's [`LANES`] sums are so many vectors. All lengths are known when this is compiled, or the sums would be
@@ -241,10 +238,13 @@ fn sweep_stretch<S: Simd, const GANG: usize, const ROWS: usize, const VECTORS: u
     hashes: &mut [u64; ROWS],
 ) {
     debug_assert_eq!(VECTORS * S::F64_LANES, LANES);
-    let shifts: [S::f64s; GANG] = std::array::from_fn(|c| simd.splat_f64s(sums[c].shift.unwrap_or(0.0)));
-    let mut sum: [[S::f64s; VECTORS]; GANG] = std::array::from_fn(|c| vectors::<S, VECTORS>(&sums[c].sum));
-    let mut squares: [[S::f64s; VECTORS]; GANG] =
-        std::array::from_fn(|c| vectors::<S, VECTORS>(&sums[c].squares));
+    let zero = simd.splat_f64s(0.0);
+    let (mut shifts, mut sum, mut squares) = ([zero; GANG], [[zero; VECTORS]; GANG], [[zero; VECTORS]; GANG]);
+    for c in 0..GANG {
+        shifts[c] = simd.splat_f64s(sums[c].shift_from(columns[c]));
+        sum[c] = few::<S, VECTORS>(&sums[c].sum)[0];
+        squares[c] = few::<S, VECTORS>(&sums[c].squares)[0];
+    }
     let columns = columns.map(|values| values.as_chunks::<LANES>().0);
     for (at, hashes) in hashes.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
         let mut next = *hashes;
@@ -253,7 +253,7 @@ fn sweep_stretch<S: Simd, const GANG: usize, const ROWS: usize, const VECTORS: u
             for l in 0..LANES {
                 next[l] = keys[c].add_number(next[l], x[l]);
             }
-            let x = vectors::<S, VECTORS>(x);
+            let x = &few::<S, VECTORS>(x)[0];
             for v in 0..VECTORS {
                 let x = simd.sub_f64s(x[v], shifts[c]);
                 sum[c][v] = simd.add_f64s(sum[c][v], x);
@@ -263,17 +263,10 @@ fn sweep_stretch<S: Simd, const GANG: usize, const ROWS: usize, const VECTORS: u
         *hashes = next;
     }
     for c in 0..GANG {
-        S::as_mut_simd_f64s(&mut sums[c].sum).0.copy_from_slice(&sum[c]);
-        S::as_mut_simd_f64s(&mut sums[c].squares).0.copy_from_slice(&squares[c]);
+        few_mut::<S, VECTORS>(&mut sums[c].sum)[0] = sum[c];
+        few_mut::<S, VECTORS>(&mut sums[c].squares)[0] = squares[c];
         sums[c].mass[0] += ROWS as f64;
     }
-}
-
-/// Numbers as so many vectors.
-#[inline(always)]
-fn vectors<S: Simd, const VECTORS: usize>(numbers: &[f64; LANES]) -> [S::f64s; VECTORS] {
-    let vectors = S::as_simd_f64s(numbers).0;
-    std::array::from_fn(|v| vectors[v])
 }
 
 #[cfg(test)]
@@ -321,6 +314,8 @@ mod tests {
             &|sweeping| sweeping.with_simd(pulp::Scalar256b),
             &|sweeping| sweeping.with_simd(pulp::Scalar512b),
         ];
+        // One stretch, and one vector of rows beyond it.
+        let some = STRETCH + LANES;
         for (width, len) in
             (1..15).flat_map(|width| [1, 7, 8, 39, 255, 256, 301, 2049].map(|len| (width, len)))
         {
@@ -332,8 +327,8 @@ mod tests {
             for run in runs {
                 let mut sums = vec![MomentSums::default(); width as usize];
                 let mut fingerprint = Fingerprint::default();
-                for start in (0..len).step_by(STRIP / 4) {
-                    let rows = start..len.min(start + STRIP / 4);
+                for start in (0..len).step_by(some) {
+                    let rows = start..len.min(start + some);
                     let columns: Vec<&[f64]> = columns.iter().map(|values| &values[rows.clone()]).collect();
                     let mut hashes = vec![0; rows.len()];
                     let keys = hasher.keys(0..width as usize);
