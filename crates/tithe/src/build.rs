@@ -1,13 +1,14 @@
 //! The driver: Algorithm 1 of the paper, from a table to a coreset, top to bottom.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use crate::block::RowSet;
 use crate::calibrated::{Place, calibrated};
-use crate::clustering::{self, Grouping};
+use crate::clustering::{self, Grouping, KnownGroups};
 use crate::collapse::Distinct;
 use crate::coreset::{CalibrationFacts, Coreset, Method, Provenance, SensitivityFacts, points};
 use crate::encoding::Encoding;
@@ -268,9 +269,15 @@ pub(crate) fn sensitivity_bounds(
 
     // The distinct rows come with it, for data of few has an exact coreset.
     let most_distinct = most_distinct(learnt, settings);
+    let known = Arc::new(KnownGroups::default());
     let mut grouped = run(
         engine,
-        &Grouping { encoding: Cow::Borrowed(encoding), centers: Cow::Borrowed(&centers), most_distinct },
+        &Grouping {
+            encoding: Cow::Borrowed(encoding),
+            centers: Cow::Borrowed(&centers),
+            most_distinct,
+            known: known.clone(),
+        },
     )?;
     let distinct = grouped.distinct.take();
     let groups = grouped.groups(&centers);
@@ -286,7 +293,8 @@ pub(crate) fn sensitivity_bounds(
         score: groups.score,
         mean_bound: None,
     };
-    Ok(Bounded { bound: Bound::new(centers, groups, radius, theta_star, settings.centers), facts, distinct })
+    let bound = Bound::new(centers, groups, radius, theta_star, settings.centers).with_known_groups(known);
+    Ok(Bounded { bound, facts, distinct })
 }
 
 /// The data itself, where its distinct rows fit the size, or it is no larger than that.

@@ -2,6 +2,9 @@
 //! the mass and mean of each group.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
@@ -11,8 +14,8 @@ use crate::block::Block;
 use crate::collapse::{Collapser, Distinct};
 use crate::encoding::{Encoding, Scratch};
 use crate::error::Result;
-use crate::math::{Few, few, few_mut, with_vectors};
-use crate::parts::{Rooms, in_parts};
+use crate::math::{Few, few, few_mut, vectorized, with_vectors};
+use crate::parts::Rooms;
 use crate::pass::Pass;
 use crate::points::{Lane, Points, TILE, Tile};
 use crate::rng::{Purpose, Seed, open_unit};
@@ -101,19 +104,19 @@ pub(crate) struct Nearest<S: Simd, const N: usize> {
     /// `‖z_n − Q_i‖²`.
     pub square: Few<S, N>,
     /// The number i of the centre.
-    center: Few<S, N>,
+    pub center: Few<S, N>,
 }
 
 impl<S: Simd, const N: usize> Nearest<S, N> {
     /// Before the first centre.
     #[inline(always)]
-    pub fn none(simd: S) -> Nearest<S, N> {
+    fn none(simd: S) -> Nearest<S, N> {
         Nearest { square: [simd.splat_f64s(f64::INFINITY); N], center: [simd.splat_f64s(0.0); N] }
     }
 
     /// Looks at the next centre.
     #[inline(always)]
-    pub fn look(&mut self, simd: S, center: f64, square: &Few<S, N>) {
+    fn look(&mut self, simd: S, center: f64, square: &Few<S, N>) {
         for (&square, (least, nearest)) in square.iter().zip(self.square.iter_mut().zip(&mut self.center)) {
             let nearer = simd.less_than_f64s(square, *least);
             *least = simd.select_f64s(nearer, square, *least);
@@ -121,10 +124,52 @@ impl<S: Simd, const N: usize> Nearest<S, N> {
         }
     }
 
-    /// The rows of the `v`-th vector for which it is this one.
+    /// The nearest of some centres to the `c`-th few rows of a tile.
     #[inline(always)]
-    pub fn is(&self, simd: S, v: usize, center: f64) -> S::m64s {
-        simd.equal_f64s(self.center[v], simd.splat_f64s(center))
+    pub fn find(
+        simd: S,
+        tile: &Tile<'_>,
+        c: usize,
+        centers: &Centers,
+        mut before_each: impl FnMut(),
+    ) -> Nearest<S, N> {
+        let mut nearest = Nearest::none(simd);
+        for (center, number) in centers.rows().zip(numbers()) {
+            before_each();
+            nearest.look(simd, number, &squared_distance(simd, tile, c, center));
+        }
+        nearest
+    }
+}
+
+/// The numbers of the groups that rows are in, block by block: what one pass found, later ones over the same blocks need not find
+/// again. As many rows as there is room for; of the others it is found anew, and is the same.
+#[derive(Debug, Default)]
+pub(crate) struct KnownGroups {
+    by_block: Mutex<BTreeMap<u64, Arc<[u8]>>>,
+    rows: AtomicUsize,
+}
+
+impl KnownGroups {
+    /// A byte for each of so many rows.
+    const MOST_ROWS: usize = if cfg!(test) { 1000 } else { 1 << 25 };
+    /// As many as a byte can tell apart.
+    const MOST_GROUPS: usize = 256;
+
+    fn keep(&self, block: &Block, groups: Vec<u8>) {
+        let before = self.rows.fetch_add(groups.len(), Ordering::Relaxed);
+        if before.saturating_add(groups.len()) <= KnownGroups::MOST_ROWS {
+            self.lock().insert(block.index, groups.into());
+        }
+    }
+
+    /// The groups of a block's rows, if they are known.
+    pub fn of(&self, block: &Block) -> Option<Arc<[u8]>> {
+        self.lock().get(&block.index).filter(|groups| groups.len() == block.len).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<[u8]>>> {
+        self.by_block.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -241,6 +286,8 @@ pub(crate) struct GroupSums {
     /// For each gang of groups its masses `Σ w`, and then for each column `Σ w z`.
     sums: Vec<[Sums; GANG]>,
     squares: [f64; SQUARES],
+    /// The numbers of the groups of the last tile's rows.
+    own: Lane,
     /// For each gang, room for the weights of a tile's rows: each stands in the row's own group, and 0 in the others.
     members: Vec<[Lane; GANG]>,
 }
@@ -260,12 +307,27 @@ impl GroupSums {
             centers: centers.clone(),
             sums: vec![[[0.0; SUMS]; GANG]; gangs * (1 + centers.dim)],
             squares: [0.0; SQUARES],
+            own: Lane::ZERO,
             members: vec![[Lane::ZERO; GANG]; gangs],
         }
     }
 
     pub(crate) fn add(&mut self, tile: &Tile<'_>) {
         with_vectors(Adding { sums: self, tile });
+    }
+
+    /// Notes the groups of the last tile's rows.
+    fn note_groups(&self, groups: &mut [u8]) {
+        // An integer that is added to 2⁵² stands in the low bits.
+        const TWO_TO_52: f64 = 4503599627370496.0;
+        vectorized(
+            #[inline(always)]
+            || {
+                for (group, own) in groups.iter_mut().zip(self.own.iter()) {
+                    *group = (own + TWO_TO_52).to_bits() as u8;
+                }
+            },
+        );
     }
 
     /// The totals of what was added; ready for other tiles.
@@ -296,23 +358,21 @@ impl WithSimd for Adding<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let GroupSums { centers, sums, squares, members } = self.sums;
+        let GroupSums { centers, sums, squares, own, members } = self.sums;
         let (tile, w) = (self.tile, few::<S, N>(&self.tile.w.0));
         let squares = S::as_mut_simd_f64s(squares).0;
-        let mut ahead = tile.ahead.early_in_turns(w.len() * centers.len());
+        let mut ahead = tile.ahead.in_turns(w.len() * centers.len());
         for (c, w) in w.iter().enumerate() {
-            let mut nearest = Nearest::<S, N>::none(simd);
-            for (center, number) in centers.rows().zip(numbers()) {
-                ahead.take();
-                nearest.look(simd, number, &squared_distance(simd, tile, c, center));
-            }
+            let nearest = Nearest::<S, N>::find(simd, tile, c, centers, || ahead.take());
+            few_mut::<S, N>(&mut own.0)[c] = nearest.center;
             for v in 0..N {
                 let sum = &mut squares[(c * N + v) % (SQUARES / S::F64_LANES)];
                 *sum = simd.mul_add_f64s(w[v], nearest.square[v], *sum);
             }
             for (member, number) in members.as_flattened_mut().iter_mut().zip(numbers()) {
                 for (v, member) in few_mut::<S, N>(&mut member.0)[c].iter_mut().enumerate() {
-                    *member = simd.select_f64s(nearest.is(simd, v, number), w[v], simd.splat_f64s(0.0));
+                    let is_member = simd.equal_f64s(nearest.center[v], simd.splat_f64s(number));
+                    *member = simd.select_f64s(is_member, w[v], simd.splat_f64s(0.0));
                 }
             }
         }
@@ -398,6 +458,9 @@ pub(crate) struct Grouping<'a> {
     pub centers: Cow<'a, Centers>,
     /// How many distinct rows are worth keeping; `None` does not look for them.
     pub most_distinct: Option<usize>,
+    /// Where the rows' groups are noted for later passes, on this machine.
+    #[serde(skip)]
+    pub known: Arc<KnownGroups>,
 }
 
 /// What the pass found, for some blocks.
@@ -431,12 +494,19 @@ impl Pass for Grouping<'_> {
 
     fn visit(&self, worker: &mut GroupingWorker, block: &Block) -> Result<Grouped> {
         let encoder = self.encoding.encoder(block)?;
-        let parts = in_parts(encoder.tiles()).collect();
+        let mut own = vec![0; block.len];
+        let parts = encoder.parts_with(&mut own);
         let new_room = || (encoder.scratch(), GroupSums::new(&self.centers));
-        let totals = worker.rooms.share_out(parts, new_room, |(scratch, sums), tiles| {
-            tiles.for_each(|t| sums.add(&encoder.tile(t, scratch)));
+        let totals = worker.rooms.share_out(parts, new_room, |(scratch, sums), (tiles, own)| {
+            for (t, own) in tiles.zip(own.chunks_mut(TILE)) {
+                sums.add(&encoder.tile(t, scratch));
+                sums.note_groups(own);
+            }
             sums.take()
         });
+        if self.centers.len() <= KnownGroups::MOST_GROUPS {
+            self.known.keep(block, own);
+        }
         let mut all = GroupTotals::none(&self.centers);
         totals.iter().for_each(|totals| all.merge(totals));
         // Nearly always there are too many, which is soon found out.
@@ -461,7 +531,39 @@ impl Pass for Grouping<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::{Column, Segment};
     use crate::points::tests::some_points;
+
+    #[test]
+    fn the_groups_of_rows_are_known_as_long_as_there_is_room() {
+        let block = |index: u64, rows: usize| {
+            let values: Vec<f64> = (0..rows).map(|row| row as f64).collect();
+            Block::new(index, 0, Segment { columns: vec![Column::Number(values.into())], len: rows })
+        };
+        let known = KnownGroups::default();
+        let (first, second) = (block(0, 700), block(1, 300));
+        known.keep(&first, vec![1; 700]);
+        known.keep(&second, vec![2; 300]);
+        known.keep(&block(2, 1), vec![3]);
+        assert_eq!(known.of(&first).as_deref(), Some(&[1; 700][..]));
+        assert_eq!(known.of(&second).as_deref(), Some(&[2; 300][..]));
+        assert_eq!(known.of(&block(2, 1)), None, "no room");
+        assert_eq!(known.of(&block(1, 299)), None, "other rows");
+    }
+
+    #[test]
+    fn the_groups_of_a_tile_are_noted() {
+        let points = some_points(3, 100);
+        let q: Vec<f64> = (0..90).flat_map(|n| points.row(n)).collect();
+        let mut groups = [0; 100];
+        for k in [1, 5, 90] {
+            let mut sums = GroupSums::new(&Centers::new(3, q[..3 * k].to_vec()));
+            sums.add(&points.tile(0));
+            sums.note_groups(&mut groups);
+            assert!((0..k).all(|n| usize::from(groups[n]) == n), "a centre is nearest to itself");
+            assert!(groups.iter().all(|group| usize::from(*group) < k));
+        }
+    }
 
     #[test]
     fn vectors_of_any_width_give_the_same_bits() {

@@ -1,6 +1,7 @@
 //! The encoding: how the user's columns become the model's points `z = y·x`, and the way back to the user's scale.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -238,7 +239,8 @@ impl Encoding {
             Column::Text { .. } => None,
         });
         let numbers = numbers.collect();
-        Ok(Encoder { block, dim: lane, intercept: self.intercept, inputs, label, weights, numbers })
+        let (intercept, groups) = (self.intercept, None);
+        Ok(Encoder { block, dim: lane, intercept, inputs, label, weights, numbers, groups })
     }
 }
 
@@ -252,6 +254,8 @@ pub struct Encoder<'a> {
     weights: Option<&'a [f64]>,
     /// All columns of numbers.
     numbers: Vec<&'a [f64]>,
+    /// The numbers of the groups that the rows are in, where they are known.
+    groups: Option<Arc<[u8]>>,
 }
 
 /// Where the lanes of one feature come from.
@@ -433,6 +437,11 @@ impl Scratch {
 }
 
 impl Encoder<'_> {
+    /// The same, where the numbers of the groups that the rows are in may be known.
+    pub(crate) fn with_groups(self, groups: Option<Arc<[u8]>>) -> Self {
+        Encoder { groups, ..self }
+    }
+
     /// Room for its tiles.
     pub fn scratch(&self) -> Scratch {
         Scratch::new(self.dim)
@@ -443,8 +452,8 @@ impl Encoder<'_> {
         self.block.len.div_ceil(TILE)
     }
 
-    /// The tiles in parts, each with its rows' own numbers, of which there is one a row.
-    pub(crate) fn parts_with<'n>(&self, mut numbers: &'n mut [f64]) -> Vec<(Range<usize>, &'n mut [f64])> {
+    /// The tiles in parts, each with what belongs to its rows, of which there is one a row.
+    pub(crate) fn parts_with<'n, T>(&self, mut numbers: &'n mut [T]) -> Vec<(Range<usize>, &'n mut [T])> {
         let with_numbers = |tiles: Range<usize>| {
             let rows = (tiles.len() * TILE).min(numbers.len());
             let (own, rest) = std::mem::take(&mut numbers).split_at_mut(rows);
@@ -460,11 +469,12 @@ impl Encoder<'_> {
         let len = rows.len();
         vectorized(
             #[inline(always)]
-            || self.fill(rows, scratch),
+            || self.fill(rows.clone(), scratch),
         );
         let ahead = Ahead { columns: &self.numbers, row: t * TILE };
         let alike = self.weights.is_none() && len == TILE;
-        Tile { z: &scratch.z, w: &scratch.w, len, alike, ahead }
+        let groups = self.groups.as_deref().map(|groups| &groups[rows]);
+        Tile { z: &scratch.z, w: &scratch.w, len, alike, groups, ahead }
     }
 
     #[inline(always)]

@@ -54,6 +54,8 @@ pub struct Tile<'a> {
     pub len: usize,
     /// True if all rows are known to be real and to weigh 1.
     pub(crate) alike: bool,
+    /// The numbers of the groups that its rows are in, where they are known.
+    pub(crate) groups: Option<&'a [u8]>,
     /// What the next tiles will be made of, if that is known.
     pub(crate) ahead: Ahead<'a>,
 }
@@ -69,28 +71,17 @@ pub(crate) struct Ahead<'a> {
 }
 
 impl<'a> Ahead<'a> {
-    /// The tile after the next, to be asked for in so many turns: memory needs longer than a kernel does for one.
+    /// A tile's rows, to be asked for in so many turns.
     #[inline(always)]
     pub fn in_turns(self, turns: usize) -> Turns<'a> {
         const LINES: usize = TILE / LINE;
-        Turns { ahead: self, near: 2, far: None, lines: 0..LINES, due: LINES.div_ceil(turns.max(1)) }
-    }
-
-    /// The same for a kernel that is quicker than memory: the fourth tile on comes to the larger cache, so that more can be on
-    /// their way at once, and the next one from there to the smaller. Worth 7 % of the grouping of rows in memory; a slower kernel
-    /// only has more to ask for.
-    #[inline(always)]
-    pub fn early_in_turns(self, turns: usize) -> Turns<'a> {
-        Turns { near: 1, far: Some(4), ..self.in_turns(turns) }
+        Turns { ahead: self, lines: 0..LINES, due: LINES.div_ceil(turns.max(1)) }
     }
 }
 
 /// What has not been asked for yet.
 pub(crate) struct Turns<'a> {
     ahead: Ahead<'a>,
-    /// How many tiles ahead, into the smaller cache and into the larger.
-    near: usize,
-    far: Option<usize>,
     /// Lines of the cache, of those that hold a column of a tile.
     lines: Range<usize>,
     /// Lines of each column in one turn.
@@ -98,7 +89,8 @@ pub(crate) struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// Asks for what is due.
+    /// Asks for what is due. Memory needs longer than a kernel does for a tile: the fourth one on comes to the larger cache, so that
+    /// many can be on their way at once, and the next one from there to the smaller.
     #[inline(always)]
     pub fn take(&mut self) {
         let Ahead { columns, row } = self.ahead;
@@ -106,10 +98,8 @@ impl Turns<'_> {
             for column in columns {
                 // Beyond the end it is in vain.
                 let number = |tile: usize| column.as_ptr().wrapping_add(row + tile * TILE + line * LINE);
-                fetch(number(self.near), Cache::First);
-                if let Some(far) = self.far {
-                    fetch(number(far), Cache::Second);
-                }
+                fetch(number(1), Cache::First);
+                fetch(number(4), Cache::Second);
             }
         }
     }
@@ -222,6 +212,7 @@ impl Points {
             w: &self.w[t],
             len: (self.len - t * TILE).min(TILE),
             alike: false,
+            groups: None,
             ahead: Ahead::default(),
         }
     }

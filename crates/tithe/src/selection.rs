@@ -100,7 +100,11 @@ impl Pass for Selecting<'_> {
     }
 
     fn visit(&self, worker: &mut SelectingWorker, block: &Block) -> Result<Slots> {
-        let encoder = self.encoding.encoder(block)?;
+        let known_groups = match &self.shares {
+            Shares::Weights => None,
+            Shares::Sensitivity(bound) => bound.known_groups(block),
+        };
+        let encoder = self.encoding.encoder(block)?.with_groups(known_groups);
         worker.shares.resize(block.len, 0.0);
         let parts = encoder.parts_with(&mut worker.shares);
         let new_room = || (encoder.scratch(), Distances::default(), Lane::ZERO);

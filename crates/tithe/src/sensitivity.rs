@@ -11,12 +11,14 @@
 //! so the exact bound is the ordinary distance times one number.
 
 use std::f64::consts::LOG2_E;
+use std::sync::Arc;
 
 use pulp::{Simd, WithSimd};
 use serde::{Deserialize, Serialize};
 
-use crate::clustering::{Centers, Groups, Nearest, numbers, squared_distance};
-use crate::math::{Few, dot, few, few_mut, roots, two_to_minus, with_vectors};
+use crate::block::Block;
+use crate::clustering::{Centers, Groups, KnownGroups, Nearest, numbers, squared_distance};
+use crate::math::{Few, few, few_mut, roots, two_to_minus, with_vectors};
 use crate::points::{Lane, Tile, Turns};
 
 /// Which points stand for the groups.
@@ -52,12 +54,25 @@ impl Radius {
     }
 }
 
-/// Vectors side by side: two sums for each, of a centre and of its anchor.
-const N: usize = 4;
+/// Vectors side by side where distances are found.
+const FAR: usize = 4;
+/// And where shares are: with more, the processor does not see the next ones before the first are done.
+const N: usize = 2;
 
-/// Room for the squared distances `‖z_n − A_i‖²` of a tile's rows to what stands for each group.
-#[derive(Clone, Debug, Default)]
-pub struct Distances(Vec<Lane>);
+/// Room for what is found of a tile's rows before their shares.
+#[derive(Clone, Debug)]
+pub struct Distances {
+    /// For each group `‖z_n − A_i‖`, the distances to what stands for it.
+    apart: Vec<Lane>,
+    /// The numbers of the rows' own groups.
+    own: Lane,
+}
+
+impl Default for Distances {
+    fn default() -> Distances {
+        Distances { apart: Vec::new(), own: Lane::ZERO }
+    }
+}
 
 /// All that the bound depends on but the row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -68,6 +83,9 @@ pub struct Bound {
     radius: f64,
     theta_star: Option<Vec<f64>>,
     rule: CenterRule,
+    /// The rows' groups, as far as an earlier pass on this machine has noted them.
+    #[serde(skip)]
+    known: Arc<KnownGroups>,
 }
 
 /// What stands for a group.
@@ -75,10 +93,6 @@ pub struct Bound {
 struct Anchor {
     /// The point `A_i`.
     point: Vec<f64>,
-    /// `2(Q_i − A_i)`.
-    offset: Vec<f64>,
-    /// `‖Q_i − A_i‖²`.
-    between: f64,
     /// What a row of weight 1 leaves of the group.
     left: Left<f64>,
 }
@@ -102,15 +116,13 @@ impl Left<f64> {
 }
 
 impl Anchor {
-    fn new(center: &[f64], point: &[f64], mass: f64, rule: CenterRule) -> Anchor {
-        let offset: Vec<f64> = center.iter().zip(point).map(|(q, a)| 2.0 * (q - a)).collect();
+    fn new(point: &[f64], mass: f64, rule: CenterRule) -> Anchor {
         let left = (mass - 1.0).max(0.0);
         let stretch = match rule {
             CenterRule::Exact => mass / left,
             CenterRule::Quick => 1.0,
         };
-        let between = dot(&offset, &offset) / 4.0;
-        Anchor { point: point.to_vec(), between, offset, left: Left { mass: left, stretch } }
+        Anchor { point: point.to_vec(), left: Left { mass: left, stretch } }
     }
 }
 
@@ -130,10 +142,10 @@ impl Bound {
                 CenterRule::Exact if *mass > 0.0 => mean,
                 CenterRule::Exact | CenterRule::Quick => center,
             };
-            Anchor::new(center, point, *mass, rule)
+            Anchor::new(point, *mass, rule)
         });
         let anchors = anchors.collect();
-        Bound { centers, groups, anchors, radius, theta_star, rule }
+        Bound { centers, groups, anchors, radius, theta_star, rule, known: Arc::default() }
     }
 
     /// The groups that the bound was made from.
@@ -146,10 +158,20 @@ impl Bound {
         self.radius
     }
 
+    /// The same bound, with what is known of the rows' groups by these centres.
+    pub(crate) fn with_known_groups(self, known: Arc<KnownGroups>) -> Bound {
+        Bound { known, ..self }
+    }
+
+    /// The groups of a block's rows, if they are known.
+    pub(crate) fn known_groups(&self, block: &Block) -> Option<Arc<[u8]>> {
+        self.known.of(block)
+    }
+
     /// The shares `s_n` of a tile's rows; 0 for its padding.
     pub fn shares(&self, tile: &Tile<'_>, room: &mut Distances, shares: &mut Lane) {
-        room.0.resize(self.centers.len(), Lane::ZERO);
-        with_vectors(Sharing { bound: self, tile, squares: &mut room.0, shares });
+        room.apart.resize(self.centers.len(), Lane::ZERO);
+        with_vectors(Sharing { bound: self, tile, room, shares });
     }
 }
 
@@ -157,7 +179,7 @@ impl Bound {
 struct Sharing<'a> {
     bound: &'a Bound,
     tile: &'a Tile<'a>,
-    squares: &'a mut [Lane],
+    room: &'a mut Distances,
     shares: &'a mut Lane,
 }
 
@@ -166,31 +188,63 @@ impl WithSimd for Sharing<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let chunks = few::<S, N>(&self.tile.w.0).len();
-        let mut ahead = self.tile.ahead.in_turns(chunks * self.squares.len());
+        let chunks = few::<S, FAR>(&self.tile.w.0).len();
+        let mut ahead = self.tile.ahead.in_turns(chunks * self.bound.anchors.len());
+        self.find_own_groups(simd);
         for c in 0..chunks {
-            let own = self.find_squares(simd, c, &mut ahead);
-            let shares = match self.tile.alike {
-                true => self.few_shares(simd, c, &own, |anchor| anchor.left.splat(simd)),
-                false => {
-                    let left = self.left(simd, c, &own);
-                    self.few_shares(simd, c, &own, |_| left)
-                }
-            };
-            few_mut::<S, N>(&mut self.shares.0)[c] = shares;
+            self.find_distances(simd, c, &mut ahead);
+            for c in c * FAR / N..(c + 1) * FAR / N {
+                let own = few::<S, N>(&self.room.own.0)[c];
+                let shares = match self.tile.alike {
+                    true => self.few_shares(simd, c, &own, |anchor| anchor.left.splat(simd)),
+                    false => {
+                        let left = self.left(simd, c, &own);
+                        self.few_shares(simd, c, &own, |_| left)
+                    }
+                };
+                few_mut::<S, N>(&mut self.shares.0)[c] = shares;
+            }
         }
     }
 }
 
 impl Sharing<'_> {
-    /// The shares of the `c`-th few rows, whose own groups are those of the nearest centres; `left` is what each leaves of its
-    /// own group, if that is the anchor's.
+    /// Finds the rows' own groups: those of the nearest centres, if they are not known.
+    #[inline(always)]
+    fn find_own_groups<S: Simd>(&mut self, simd: S) {
+        match self.tile.groups {
+            Some(groups) => {
+                for (own, group) in self.room.own.iter_mut().zip(groups) {
+                    *own = f64::from(*group);
+                }
+            }
+            None => {
+                for (c, own) in few_mut::<S, FAR>(&mut self.room.own.0).iter_mut().enumerate() {
+                    *own = Nearest::find(simd, self.tile, c, &self.bound.centers, || {}).center;
+                }
+            }
+        }
+    }
+
+    /// Finds the distances of the `c`-th few rows to what stands for each group. A slow root delays nobody here: what comes after it
+    /// is about another group.
+    #[inline(always)]
+    fn find_distances<S: Simd>(&mut self, simd: S, c: usize, ahead: &mut Turns<'_>) {
+        for (apart, anchor) in self.room.apart.iter_mut().zip(&self.bound.anchors) {
+            ahead.take();
+            let mut distances: Few<S, FAR> = squared_distance(simd, self.tile, c, &anchor.point);
+            roots(simd, &mut distances);
+            few_mut::<S, FAR>(&mut apart.0)[c] = distances;
+        }
+    }
+
+    /// The shares of the `c`-th few rows of the groups `own`; `left` is what each leaves of its own group, if that is the anchor's.
     #[inline(always)]
     fn few_shares<S: Simd>(
         &self,
         simd: S,
         c: usize,
-        own: &Nearest<S, N>,
+        own: &Few<S, N>,
         left: impl Fn(&Anchor) -> Left<Few<S, N>>,
     ) -> Few<S, N> {
         let Bound { groups, anchors, radius, theta_star, .. } = self.bound;
@@ -199,12 +253,10 @@ impl Sharing<'_> {
         // e⁻ᵃ = 2^(−a·log₂e), which is quicker to compute.
         let rate = simd.splat_f64s(radius * LOG2_E);
         let mut sum = *w;
-        for ((squares, number), (anchor, &mass)) in
-            self.squares.iter().zip(numbers()).zip(anchors.iter().zip(&groups.mass))
+        for ((apart, number), (anchor, &mass)) in
+            self.room.apart.iter().zip(numbers()).zip(anchors.iter().zip(&groups.mass))
         {
-            // Here a slow root delays nobody: what comes before and after it is about other groups.
-            let mut apart = few::<S, N>(&squares.0)[c];
-            roots(simd, &mut apart);
+            let apart = &few::<S, N>(&apart.0)[c];
             let mut far = match theta_star {
                 Some(theta_star) => along(simd, self.tile, c, &anchor.point, theta_star),
                 None => [zero; N],
@@ -213,9 +265,9 @@ impl Sharing<'_> {
             let mut mass = [simd.splat_f64s(mass); N];
             for v in 0..N {
                 far[v] = simd.mul_add_f64s(rate, apart[v], far[v]);
-                let own = own.is(simd, v, number);
-                far[v] = simd.select_f64s(own, simd.mul_f64s(far[v], left.stretch[v]), far[v]);
-                mass[v] = simd.select_f64s(own, left.mass[v], mass[v]);
+                let is_own = simd.equal_f64s(own[v], simd.splat_f64s(number));
+                far[v] = simd.select_f64s(is_own, simd.mul_f64s(far[v], left.stretch[v]), far[v]);
+                mass[v] = simd.select_f64s(is_own, left.mass[v], mass[v]);
             }
             two_to_minus(simd, &mut far);
             for v in 0..N {
@@ -231,12 +283,13 @@ impl Sharing<'_> {
 
     /// What is left of the own groups of a few rows without them.
     #[inline(always)]
-    fn left<S: Simd>(&self, simd: S, c: usize, own: &Nearest<S, N>) -> Left<Few<S, N>> {
+    fn left<S: Simd>(&self, simd: S, c: usize, own: &Few<S, N>) -> Left<Few<S, N>> {
         let (zero, w) = (simd.splat_f64s(0.0), &few::<S, N>(&self.tile.w.0)[c]);
         let (mut mass, mut stretch) = ([zero; N], [simd.splat_f64s(1.0); N]);
         for (&group_mass, number) in self.bound.groups.mass.iter().zip(numbers()) {
             for (v, mass) in mass.iter_mut().enumerate() {
-                *mass = simd.select_f64s(own.is(simd, v, number), simd.splat_f64s(group_mass), *mass);
+                let is_own = simd.equal_f64s(own[v], simd.splat_f64s(number));
+                *mass = simd.select_f64s(is_own, simd.splat_f64s(group_mass), *mass);
             }
         }
         for v in 0..N {
@@ -247,53 +300,6 @@ impl Sharing<'_> {
             }
         }
         Left { mass, stretch }
-    }
-
-    /// Finds the squared distances of the `c`-th few rows to what stands for each group, and the nearest centres.
-    ///
-    /// One sweep over the columns serves a centre and its anchor:
-    /// `‖z − A‖² = ‖z − Q‖² + (z − Q)·2(Q − A) + ‖Q − A‖²`.
-    #[inline(always)]
-    fn find_squares<S: Simd>(&mut self, simd: S, c: usize, ahead: &mut Turns<'_>) -> Nearest<S, N> {
-        let zero = [simd.splat_f64s(0.0); N];
-        let never = simd.less_than_f64s(zero[0], zero[0]);
-        let mut nearest = Nearest::none(simd);
-        let centers = self.bound.centers.rows().zip(&self.bound.anchors).zip(numbers());
-        for (squares, ((center, anchor), number)) in self.squares.iter_mut().zip(centers) {
-            ahead.take();
-            let (between, infinity) = (simd.splat_f64s(anchor.between), simd.splat_f64s(f64::INFINITY));
-            let (mut to_center, mut cross) = (zero, [between; N]);
-            for (z, (&q, &offset)) in self.tile.z.iter().zip(center.iter().zip(&anchor.offset)) {
-                let (z, q, offset) = (&few::<S, N>(&z.0)[c], simd.splat_f64s(q), simd.splat_f64s(offset));
-                for v in 0..N {
-                    let apart = simd.sub_f64s(z[v], q);
-                    to_center[v] = simd.mul_add_f64s(apart, apart, to_center[v]);
-                    cross[v] = simd.mul_add_f64s(apart, offset, cross[v]);
-                }
-            }
-            nearest.look(simd, number, &to_center);
-
-            let mut to_anchor = zero;
-            // Near an anchor far from its centre the terms cancel, and what has overflowed is no good either. A row that is
-            // farther from the anchor than the centre is has at most twice that distance to the centre: a fifth of the
-            // terms is left at least.
-            let (mut cancelled, mut any) = ([never; N], never);
-            for v in 0..N {
-                to_anchor[v] = simd.add_f64s(to_center[v], cross[v]);
-                let enough = simd.greater_than_f64s(to_anchor[v], between);
-                let finite = simd.less_than_f64s(to_anchor[v], infinity);
-                cancelled[v] = simd.not_m64s(simd.and_m64s(enough, finite));
-                any = simd.or_m64s(any, cancelled[v]);
-            }
-            if simd.first_true_m64s(any) < S::F64_LANES {
-                let plain: Few<S, N> = squared_distance(simd, self.tile, c, &anchor.point);
-                for v in 0..N {
-                    to_anchor[v] = simd.select_f64s(cancelled[v], plain[v], to_anchor[v]);
-                }
-            }
-            few_mut::<S, N>(&mut squares.0)[c] = to_anchor;
-        }
-        nearest
     }
 }
 
@@ -361,7 +367,7 @@ mod tests {
     #[test]
     fn vectors_of_any_width_give_the_same_bits() {
         let mut points = some_points(3, 300);
-        // The last centre is far from the mean of its rows, some of which are near that mean: terms cancel there.
+        // The last centre is far from the mean of its rows.
         let centers = Centers::new(3, vec![0.5, 0.1, -0.3, -0.4, 0.2, 0.1, 40.0, 30.0, 20.0]);
         for n in 0..60 {
             let off = f64::from(n) * 0.01;
@@ -376,14 +382,9 @@ mod tests {
                     bound.shares(&tile, &mut room, &mut native);
                     let shares_by = |run: &dyn Fn(Sharing<'_>)| {
                         let nothing = Lane::of(f64::NAN);
-                        let mut squares = [nothing; 3];
+                        let mut room = Distances { apart: vec![nothing; 3], own: nothing };
                         let mut shares = nothing;
-                        run(Sharing {
-                            bound: &bound,
-                            tile: &tile,
-                            squares: &mut squares,
-                            shares: &mut shares,
-                        });
+                        run(Sharing { bound: &bound, tile: &tile, room: &mut room, shares: &mut shares });
                         shares
                     };
                     assert_eq!(shares_by(&|sharing| sharing.with_simd(pulp::Scalar)), native);
@@ -392,6 +393,31 @@ mod tests {
                     assert_eq!(shares_by(&|sharing| sharing.with_simd(pulp::Scalar512b)), native);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn rows_whose_groups_are_known_have_the_bits_of_others() {
+        let points = some_points(3, TILE + 50);
+        let centers = Centers::new(3, vec![0.5, 0.1, -0.3, -0.4, 0.2, 0.1, 1.0, -1.0, 0.5]);
+        let nearest = |n: usize| {
+            let z = points.row(n);
+            let square = |q: &[f64]| z.iter().zip(q).map(|(z, q)| (z - q).powi(2)).sum::<f64>();
+            let squares: Vec<f64> = centers.rows().map(square).collect();
+            (0..3u8).min_by(|a, b| squares[usize::from(*a)].total_cmp(&squares[usize::from(*b)]))
+        };
+        let own: Vec<u8> = (0..points.len()).filter_map(nearest).collect();
+        let bound = Bound::new(centers.clone(), groups(&points, &centers), 1.5, None, CenterRule::Exact);
+        // What an earlier tile has left must not matter.
+        let mut room = Distances { apart: Vec::new(), own: Lane::of(2.0) };
+        for (tile, own) in points.tiles().zip(own.chunks(TILE)) {
+            let [known, unknown, wrong] = [Some(own), None, Some(&[0; TILE][..own.len()])].map(|groups| {
+                let mut shares = Lane::ZERO;
+                bound.shares(&Tile { groups, ..tile }, &mut room, &mut shares);
+                shares
+            });
+            assert_eq!(known, unknown);
+            assert_ne!(known, wrong, "groups that are told are not looked for");
         }
     }
 

@@ -126,13 +126,20 @@ impl Handle {
     pub fn bytes(&self, offset: u64, len: usize) -> io::Result<Bytes> {
         let end = offset.checked_add(len as u64).filter(|end| *end <= self.len());
         if end.is_none() {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ends too early"));
+            return Err(ends_too_early());
         }
         match &self.store {
             Store::Bytes(bytes) => Ok(bytes.slice(offset as usize..offset as usize + len)),
-            Store::File(..) => {
-                let mut target = vec![0; len];
-                self.reader(offset).read_exact(&mut target)?;
+            Store::File(file, _) => {
+                let mut target = Vec::with_capacity(len);
+                while target.len() < len {
+                    let before = target.len();
+                    append_file_at(file, offset + before as u64, &mut target)?;
+                    if target.len() == before {
+                        return Err(ends_too_early());
+                    }
+                }
+                target.truncate(len);
                 Ok(target.into())
             }
         }
@@ -142,6 +149,32 @@ impl Handle {
     pub fn reader(&self, offset: u64) -> HandleReader {
         HandleReader { handle: self.clone(), offset }
     }
+}
+
+fn ends_too_early() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "it ends too early")
+}
+
+/// Appends what stands in a file from `offset` on, as much as there is room for. The room is not cleared first: that took a tenth of
+/// the time of decoding Parquet.
+#[cfg(unix)]
+fn append_file_at(file: &File, offset: u64, target: &mut Vec<u8>) -> io::Result<()> {
+    loop {
+        match rustix::io::pread(file, rustix::buffer::spare_capacity(target), offset) {
+            Err(rustix::io::Errno::INTR) => {}
+            read => return Ok(read.map(|_| ())?),
+        }
+    }
+}
+
+/// Appends what stands in a file from `offset` on, as much as there is room for.
+#[cfg(windows)]
+fn append_file_at(file: &File, offset: u64, target: &mut Vec<u8>) -> io::Result<()> {
+    let before = target.len();
+    target.resize(target.capacity(), 0);
+    let count = read_file_at(file, offset, &mut target[before..]);
+    target.truncate(before + *count.as_ref().unwrap_or(&0));
+    count.map(|_| ())
 }
 
 #[cfg(unix)]
