@@ -269,7 +269,7 @@ pub(crate) fn sensitivity_bounds(
 
     // The distinct rows come with it, for data of few has an exact coreset.
     let most_distinct = most_distinct(learnt, settings);
-    let known = Arc::new(KnownGroups::default());
+    let known = Arc::new(KnownGroups::new(learnt.rows, centers.len()));
     let mut grouped = run(
         engine,
         &Grouping {

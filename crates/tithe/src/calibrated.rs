@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::Arc;
 
 use faer::Mat;
 use serde::{Deserialize, Serialize};
@@ -411,7 +410,7 @@ enum First<'a> {
 }
 
 impl First<'_> {
-    fn known_groups(&self, block: &Block) -> Option<Arc<[u8]>> {
+    fn known_groups(&self, block: &Block) -> Option<Vec<u8>> {
         match self {
             First::Sensitivity(bound) => bound.known_groups(block),
             First::Leverage { .. } => None,

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pulp::{Simd, WithSimd};
@@ -142,34 +142,53 @@ impl<S: Simd, const N: usize> Nearest<S, N> {
     }
 }
 
-/// The numbers of the groups that rows are in, block by block: what one pass found, later ones over the same blocks need not find
+/// The numbers of the groups that rows are in, a byte for each: what one pass found, later ones over the same blocks need not find
 /// again. As many rows as there is room for; of the others it is found anew, and is the same.
 #[derive(Debug, Default)]
 pub(crate) struct KnownGroups {
-    by_block: Mutex<BTreeMap<u64, Arc<[u8]>>>,
-    rows: AtomicUsize,
+    room: usize,
+    noted: Mutex<Noted>,
+}
+
+/// One stretch of memory for all blocks: small pieces that stay would stand in the way of the blocks that come and go.
+#[derive(Debug, Default)]
+struct Noted {
+    groups: Vec<u8>,
+    places: BTreeMap<u64, Range<usize>>,
 }
 
 impl KnownGroups {
-    /// A byte for each of so many rows.
-    const MOST_ROWS: usize = if cfg!(test) { 1000 } else { 1 << 25 };
+    const MOST_ROWS: u64 = 1 << 25;
     /// As many as a byte can tell apart.
     const MOST_GROUPS: usize = 256;
 
-    fn keep(&self, block: &Block, groups: Vec<u8>) {
-        let before = self.rows.fetch_add(groups.len(), Ordering::Relaxed);
-        if before.saturating_add(groups.len()) <= KnownGroups::MOST_ROWS {
-            self.lock().insert(block.index, groups.into());
+    /// Nothing is known yet of so many rows, which are to be in so many groups.
+    pub fn new(rows: u64, groups: usize) -> KnownGroups {
+        let room =
+            if groups <= KnownGroups::MOST_GROUPS { rows.min(KnownGroups::MOST_ROWS) as usize } else { 0 };
+        let noted = Noted { groups: Vec::with_capacity(room), places: BTreeMap::new() };
+        KnownGroups { room, noted: Mutex::new(noted) }
+    }
+
+    /// Notes the groups of a block's rows, if there is room.
+    fn note(&self, block: &Block, groups: &[u8]) {
+        let mut noted = self.lock();
+        let start = noted.groups.len();
+        if groups.len() <= self.room - start {
+            noted.groups.extend_from_slice(groups);
+            noted.places.insert(block.index, start..start + groups.len());
         }
     }
 
     /// The groups of a block's rows, if they are known.
-    pub fn of(&self, block: &Block) -> Option<Arc<[u8]>> {
-        self.lock().get(&block.index).filter(|groups| groups.len() == block.len).cloned()
+    pub fn of(&self, block: &Block) -> Option<Vec<u8>> {
+        let noted = self.lock();
+        let place = noted.places.get(&block.index).filter(|place| place.len() == block.len)?;
+        noted.groups.get(place.clone()).map(<[u8]>::to_vec)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<[u8]>>> {
-        self.by_block.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -480,6 +499,8 @@ impl Grouped {
 
 pub(crate) struct GroupingWorker {
     rooms: Rooms<(Scratch, GroupSums)>,
+    /// The numbers of the groups of a block's rows.
+    own: Vec<u8>,
     collapser: Option<Collapser>,
 }
 
@@ -489,13 +510,14 @@ impl Pass for Grouping<'_> {
     type Worker = GroupingWorker;
 
     fn worker(&self) -> GroupingWorker {
-        GroupingWorker { rooms: Rooms::default(), collapser: self.most_distinct.map(Collapser::new) }
+        let collapser = self.most_distinct.map(Collapser::new);
+        GroupingWorker { rooms: Rooms::default(), own: Vec::new(), collapser }
     }
 
     fn visit(&self, worker: &mut GroupingWorker, block: &Block) -> Result<Grouped> {
         let encoder = self.encoding.encoder(block)?;
-        let mut own = vec![0; block.len];
-        let parts = encoder.parts_with(&mut own);
+        worker.own.resize(block.len, 0);
+        let parts = encoder.parts_with(&mut worker.own);
         let new_room = || (encoder.scratch(), GroupSums::new(&self.centers));
         let totals = worker.rooms.share_out(parts, new_room, |(scratch, sums), (tiles, own)| {
             for (t, own) in tiles.zip(own.chunks_mut(TILE)) {
@@ -504,9 +526,7 @@ impl Pass for Grouping<'_> {
             }
             sums.take()
         });
-        if self.centers.len() <= KnownGroups::MOST_GROUPS {
-            self.known.keep(block, own);
-        }
+        self.known.note(block, &worker.own);
         let mut all = GroupTotals::none(&self.centers);
         totals.iter().for_each(|totals| all.merge(totals));
         // Nearly always there are too many, which is soon found out.
@@ -540,15 +560,20 @@ mod tests {
             let values: Vec<f64> = (0..rows).map(|row| row as f64).collect();
             Block::new(index, 0, Segment { columns: vec![Column::Number(values.into())], len: rows })
         };
-        let known = KnownGroups::default();
         let (first, second) = (block(0, 700), block(1, 300));
-        known.keep(&first, vec![1; 700]);
-        known.keep(&second, vec![2; 300]);
-        known.keep(&block(2, 1), vec![3]);
+        let known = KnownGroups::new(1000, 256);
+        known.note(&first, &[1; 700]);
+        known.note(&block(2, 301), &[3; 301]);
+        known.note(&second, &[2; 300]);
         assert_eq!(known.of(&first).as_deref(), Some(&[1; 700][..]));
         assert_eq!(known.of(&second).as_deref(), Some(&[2; 300][..]));
-        assert_eq!(known.of(&block(2, 1)), None, "no room");
+        assert_eq!(known.of(&block(2, 301)), None, "no room");
         assert_eq!(known.of(&block(1, 299)), None, "other rows");
+        // More groups than a byte can tell apart; and what a pass that came as bytes, to another machine, knows.
+        for nothing in [KnownGroups::new(1000, 257), KnownGroups::default()] {
+            nothing.note(&first, &[1; 700]);
+            assert_eq!(nothing.of(&first), None);
+        }
     }
 
     #[test]

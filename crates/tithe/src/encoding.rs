@@ -1,7 +1,6 @@
 //! The encoding: how the user's columns become the model's points `z = y·x`, and the way back to the user's scale.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -255,7 +254,7 @@ pub struct Encoder<'a> {
     /// All columns of numbers.
     numbers: Vec<&'a [f64]>,
     /// The numbers of the groups that the rows are in, where they are known.
-    groups: Option<Arc<[u8]>>,
+    groups: Option<Vec<u8>>,
 }
 
 /// Where the lanes of one feature come from.
@@ -438,7 +437,7 @@ impl Scratch {
 
 impl Encoder<'_> {
     /// The same, where the numbers of the groups that the rows are in may be known.
-    pub(crate) fn with_groups(self, groups: Option<Arc<[u8]>>) -> Self {
+    pub(crate) fn with_groups(self, groups: Option<Vec<u8>>) -> Self {
         Encoder { groups, ..self }
     }
 

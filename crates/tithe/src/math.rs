@@ -111,15 +111,15 @@ pub(crate) fn exp_nonpositive(x: f64) -> f64 {
 /// coefficients. All go side by side, step by step: the processor need not look far for what it can do meanwhile.
 #[inline(always)]
 pub(crate) fn two_to_minus<S: Simd, const N: usize>(simd: S, numbers: &mut Few<S, N>) {
-    /// `2⁻ʳ` for `|r| ≤ ½` by the polynomial of degree 10 whose largest relative error is least, 2.2e-16, of those that are 1 at
-    /// 0. The coefficients of even powers and of the odd ones that follow them, from the highest down.
-    const HIGHEST: f64 = 7.038_238_394_821_675_4e-9;
+    /// `2⁻ʳ = 1 − r·q(r)`, with q interpolating `(1 − 2⁻ʳ)/r` at Chebyshev's points of `|r| ≤ ½`: off by less than 2⁻⁵⁵. The
+    /// coefficients of even powers and of the odd ones that follow them, from the highest down.
+    const HIGHEST: (f64, f64) = (7.072_585_949_269_223e-9, -4.454_960_598_186_518_6e-10);
     const OTHERS: [(f64, f64); 5] = [
-        (1.321_565_324_413_617_2e-6, -1.020_832_744_397_171_9e-7),
-        (1.540_352_999_495_813e-4, -1.525_265_940_114_941e-5),
-        (9.618_129_107_982_583e-3, -1.333_355_822_585_436e-3),
-        (0.240_226_506_959_091_04, -0.055_504_108_664_481_4),
-        (1.0, -0.693_147_180_559_949_2),
+        (1.321_544_258_792_169e-6, -1.017_806_244_584_577_4e-7),
+        (1.540_353_044_173_605e-4, -1.525_273_382_983_612e-5),
+        (9.618_129_107_606_888e-3, -1.333_355_814_641_693_6e-3),
+        (0.240_226_506_959_100_97, -0.055_504_108_664_821_6),
+        (1.0, -std::f64::consts::LN_2),
     ];
     let [round, zero] = [ROUND, 0.0].map(|number| simd.splat_f64s(number));
     let (mut shifted, mut r, mut r2) = ([zero; N], [zero; N], [zero; N]);
@@ -131,16 +131,13 @@ pub(crate) fn two_to_minus<S: Simd, const N: usize>(simd: S, numbers: &mut Few<S
         r[v] = simd.add_f64s(numbers[v], simd.sub_f64s(shifted[v], round));
         r2[v] = simd.mul_f64s(r[v], r[v]);
     }
-    let (mut even, mut odd) = ([simd.splat_f64s(HIGHEST); N], [zero; N]);
-    for (step, (next_even, next_odd)) in OTHERS.into_iter().enumerate() {
+    let (mut even, mut odd) = ([simd.splat_f64s(HIGHEST.0); N], [simd.splat_f64s(HIGHEST.1); N]);
+    for (next_even, next_odd) in OTHERS {
         for v in 0..N {
             even[v] = simd.mul_add_f64s(even[v], r2[v], simd.splat_f64s(next_even));
         }
         for v in 0..N {
-            odd[v] = match step {
-                0 => simd.splat_f64s(next_odd),
-                _ => simd.mul_add_f64s(odd[v], r2[v], simd.splat_f64s(next_odd)),
-            };
+            odd[v] = simd.mul_add_f64s(odd[v], r2[v], simd.splat_f64s(next_odd));
         }
     }
     for v in 0..N {

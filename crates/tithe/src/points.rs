@@ -71,7 +71,7 @@ pub(crate) struct Ahead<'a> {
 }
 
 impl<'a> Ahead<'a> {
-    /// A tile's rows, to be asked for in so many turns.
+    /// What tiles to come are made of, to be asked for in so many turns.
     #[inline(always)]
     pub fn in_turns(self, turns: usize) -> Turns<'a> {
         const LINES: usize = TILE / LINE;

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::block::Block;
 use crate::clustering::{Centers, Groups, KnownGroups, Nearest, numbers, squared_distance};
 use crate::math::{Few, few, few_mut, roots, two_to_minus, with_vectors};
-use crate::points::{Lane, Tile, Turns};
+use crate::points::{Lane, TILE, Tile, Turns};
 
 /// Which points stand for the groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,9 +138,9 @@ impl Bound {
         let means = groups.mean.chunks_exact(centers.dim()).zip(&groups.mass);
         let anchors = centers.rows().zip(means).map(|(center, (mean, mass))| {
             let point = match rule {
-                // Nothing stands for an empty group, and its centre costs least.
-                CenterRule::Exact if *mass > 0.0 => mean,
-                CenterRule::Exact | CenterRule::Quick => center,
+                // What stands for an empty group does not matter: its mass is 0.
+                CenterRule::Exact => mean,
+                CenterRule::Quick => center,
             };
             Anchor::new(point, *mass, rule)
         });
@@ -158,18 +158,19 @@ impl Bound {
         self.radius
     }
 
-    /// The same bound, with what is known of the rows' groups by these centres.
+    /// The same bound, with what is known of the rows' groups: by these centres, for points of the same encoding in the blocks of the
+    /// same engine.
     pub(crate) fn with_known_groups(self, known: Arc<KnownGroups>) -> Bound {
         Bound { known, ..self }
     }
 
     /// The groups of a block's rows, if they are known.
-    pub(crate) fn known_groups(&self, block: &Block) -> Option<Arc<[u8]>> {
+    pub(crate) fn known_groups(&self, block: &Block) -> Option<Vec<u8>> {
         self.known.of(block)
     }
 
     /// The shares `s_n` of a tile's rows; 0 for its padding.
-    pub fn shares(&self, tile: &Tile<'_>, room: &mut Distances, shares: &mut Lane) {
+    pub fn shares(&self, tile: &Tile<'_>, room: &mut Distances, shares: &mut [f64; TILE]) {
         room.apart.resize(self.centers.len(), Lane::ZERO);
         with_vectors(Sharing { bound: self, tile, room, shares });
     }
@@ -180,7 +181,7 @@ struct Sharing<'a> {
     bound: &'a Bound,
     tile: &'a Tile<'a>,
     room: &'a mut Distances,
-    shares: &'a mut Lane,
+    shares: &'a mut [f64; TILE],
 }
 
 impl WithSimd for Sharing<'_> {
@@ -202,7 +203,7 @@ impl WithSimd for Sharing<'_> {
                         self.few_shares(simd, c, &own, |_| left)
                     }
                 };
-                few_mut::<S, N>(&mut self.shares.0)[c] = shares;
+                few_mut::<S, N>(self.shares)[c] = shares;
             }
         }
     }
@@ -361,8 +362,8 @@ pub fn plain_shares(
 mod tests {
     use super::*;
     use crate::clustering::groups;
+    use crate::points::Points;
     use crate::points::tests::some_points;
-    use crate::points::{Points, TILE};
 
     #[test]
     fn vectors_of_any_width_give_the_same_bits() {
@@ -407,7 +408,9 @@ mod tests {
             (0..3u8).min_by(|a, b| squares[usize::from(*a)].total_cmp(&squares[usize::from(*b)]))
         };
         let own: Vec<u8> = (0..points.len()).filter_map(nearest).collect();
-        let bound = Bound::new(centers.clone(), groups(&points, &centers), 1.5, None, CenterRule::Exact);
+        let theta_star = Some(vec![0.3, -0.2, 0.1]);
+        let bound =
+            Bound::new(centers.clone(), groups(&points, &centers), 1.5, theta_star, CenterRule::Exact);
         // What an earlier tile has left must not matter.
         let mut room = Distances { apart: Vec::new(), own: Lane::of(2.0) };
         for (tile, own) in points.tiles().zip(own.chunks(TILE)) {

@@ -271,4 +271,18 @@ mod tests {
             assert!(handle.bytes(u64::MAX, 10).is_err());
         }
     }
+
+    #[test]
+    fn a_file_that_was_cut_since_it_was_opened_ends_too_early() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [7; 100]).unwrap();
+        let handle = Input::file(file.path()).open().unwrap();
+        assert_eq!(handle.bytes(10, 90).unwrap(), [7; 90][..]);
+        file.as_file().set_len(50).unwrap();
+        assert_eq!(handle.bytes(10, 40).unwrap(), [7; 40][..]);
+        for (offset, len) in [(10, 41), (50, 40), (60, 1)] {
+            let error = handle.bytes(offset, len).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        }
+    }
 }
