@@ -14,7 +14,7 @@ use crate::block::Block;
 use crate::collapse::{Collapser, Distinct};
 use crate::encoding::{Encoding, Scratch};
 use crate::error::Result;
-use crate::math::{Few, few, few_mut, vectorized, with_vectors};
+use crate::math::{Few, TWO_TO_52, few, few_mut, vectorized, with_vectors};
 use crate::parts::Rooms;
 use crate::pass::Pass;
 use crate::points::{Lane, Points, TILE, Tile};
@@ -158,6 +158,7 @@ struct Noted {
 }
 
 impl KnownGroups {
+    /// 32 MiB of them, little beside the blocks that a pass has in hand.
     const MOST_ROWS: u64 = 1 << 25;
     /// As many as a byte can tell apart.
     const MOST_GROUPS: usize = 256;
@@ -337,8 +338,6 @@ impl GroupSums {
 
     /// Notes the groups of the last tile's rows.
     fn note_groups(&self, groups: &mut [u8]) {
-        // An integer that is added to 2⁵² stands in the low bits.
-        const TWO_TO_52: f64 = 4503599627370496.0;
         vectorized(
             #[inline(always)]
             || {

@@ -72,6 +72,8 @@ pub(crate) fn fetch(number: *const f64, cache: Cache) {
     let _ = (number, cache);
 }
 
+/// `2⁵²`: a small integer that is added to it stands in the low bits.
+pub(crate) const TWO_TO_52: f64 = 4503599627370496.0;
 /// `1.5·2⁵²`: adding it rounds a small number to the nearest integer, left in the low bits.
 const ROUND: f64 = 6755399441055744.0;
 const LN_2_HIGH: f64 = 6.931_471_803_691_238e-1;
@@ -255,8 +257,6 @@ pub(crate) fn exponential(u: f64) -> f64 {
     let sqrt_half = std::f64::consts::FRAC_1_SQRT_2.to_bits();
     // 1 − u = 2ᵏ(1 + f) with 1 + f in [√½, √2).
     let shifted = (1.0 - u).to_bits() + (ONE - sqrt_half);
-    // An integer in the low bits of 2⁵² is added to it.
-    const TWO_TO_52: f64 = 4503599627370496.0;
     let k = f64::from_bits((shifted >> 52) | TWO_TO_52.to_bits()) - (TWO_TO_52 + 1023.0);
     let f = f64::from_bits((shifted & ((1 << 52) - 1)) + sqrt_half) - 1.0;
     // From 0, so that it is never −0.
