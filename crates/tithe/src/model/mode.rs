@@ -33,6 +33,12 @@ pub(crate) trait Likelihood {
         MOST_STEPS
     }
 
+    /// The search also ends where the curvature should change by no more than this share of itself on the way that is left. Where a
+    /// look costs next to nothing, that is no reason to stop.
+    fn steady(&self) -> f64 {
+        0.0
+    }
+
     /// Where the mode might be, from what was `seen` at `theta` (and the squared Newton `decrement` there), if more is known
     /// than Newton's method knows.
     fn guess(&mut self, _theta: &[f64], _seen: &Curvature, _decrement: f64) -> Option<Vec<f64>> {
@@ -76,7 +82,7 @@ pub(crate) fn mode_from_afar(likelihood: &mut impl Likelihood, priors: &Priors, 
 }
 
 /// Damped Newton steps from `start` until the squared decrement `∇ᵀH⁻¹∇`, the squared distance to the mode in posterior
-/// standard deviations, is `near` 0.
+/// standard deviations, is `near` 0, or the curvature is [steady](Likelihood::steady) from here on.
 pub(crate) fn mode(
     likelihood: &mut impl Likelihood,
     priors: &Priors,
@@ -91,6 +97,8 @@ pub(crate) fn mode(
     // The last decrement, and whether a guess led here.
     let (mut last, mut guessed) = (f64::INFINITY, false);
     let mut decrement = f64::NAN;
+    // By which share the curvature changes over a standard deviation, going by the last step.
+    let mut bending = f64::INFINITY;
     for _ in 0..likelihood.most_steps() {
         if !here.value.is_finite() {
             return Err(not_finite());
@@ -110,7 +118,8 @@ pub(crate) fn mode(
         let ahead: Vec<f64> = theta.iter().zip(&step).map(|(theta, step)| theta + step).collect();
         let shown = decrement > SHOWN * here.value.abs();
         let stuck = !shown && decrement > 0.5 * last && decrement <= NEAR_ENOUGH;
-        if damping == 0.0 && (decrement <= near || stuck) {
+        let steady = decrement <= NEAR_ENOUGH && bending * decrement.sqrt() <= likelihood.steady();
+        if damping == 0.0 && (decrement <= near || steady || stuck) {
             return Ok(Mode { theta, likelihood: here.likelihood, precision: here.precision, mode: ahead });
         }
         // A guess that brought little is not made twice in a row.
@@ -124,6 +133,9 @@ pub(crate) fn mode(
         let enough = if is_guess { 0.0 } else { 1e-4 * decrement };
         let trusted = !shown && damping == 0.0;
         if there.value.is_finite() && (trusted || there.value >= here.value + enough - noise) {
+            if likelihood.steady() > 0.0 {
+                bending = there.bending_since(&here, &theta, &next);
+            }
             (theta, here) = (next, there);
             (last, guessed) = (decrement, is_guess);
             damping = if is_guess || damping <= LITTLE_DAMPING { 0.0 } else { damping * 0.1 };
@@ -160,6 +172,17 @@ impl Local {
             precision[(i, i)] -= local.bend;
         }
         Local { value, gradient, precision, likelihood }
+    }
+
+    /// The change `‖H^{-½} ΔH H^{-½}‖` of the curvature from `earlier` on, for each standard deviation on the way from `theta` to here.
+    fn bending_since(&self, earlier: &Local, theta: &[f64], here: &[f64]) -> f64 {
+        let Ok(factor) = self.precision.llt(Side::Lower) else { return f64::INFINITY };
+        let change = factor.solve(&self.precision - &earlier.precision);
+        let way = Mat::from_fn(theta.len(), 1, |i, _| here[i] - theta[i]);
+        // The trace of (H⁻¹ΔH)², which is that of (H^{-½} ΔH H^{-½})².
+        let squared_change = (0..theta.len()).map(|i| change.row(i) * change.col(i)).sum::<f64>();
+        let squared_way = (way.transpose() * &self.precision * &way)[(0, 0)];
+        (squared_change / squared_way).sqrt()
     }
 
     /// The Newton step `H⁻¹ ∇` with `damping` times its diagonal's size added to `H`; nothing if that is not positive definite.
