@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::block::RowSet;
 use crate::calibrated::{Place, calibrated};
-use crate::clustering::{self, Grouping, KnownGroups};
+use crate::clustering::{self, Grouped, Grouping, KnownGroups};
 use crate::collapse::Distinct;
 use crate::coreset::{CalibrationFacts, Coreset, Method, Provenance, SensitivityFacts, points};
 use crate::encoding::Encoding;
@@ -214,7 +214,8 @@ fn algorithm_1(
     let encoding = &learnt.encoding;
 
     // A k-clustering, and the sensitivity bounds m_n that it gives (Lemma 3.1).
-    let Bounded { bound, mut facts, distinct } = sensitivity_bounds(engine, learnt, settings, clock)?;
+    let Bounded { bound, mut facts, distinct } =
+        sensitivity_bounds(learnt, settings, clock, |grouping| run(engine, &grouping))?;
     let selecting = |slots: usize| Selecting {
         encoding: Cow::Borrowed(encoding),
         shares: Shares::Sensitivity(Cow::Borrowed(&bound)),
@@ -251,12 +252,12 @@ pub(crate) struct Bounded {
     pub distinct: Option<Distinct>,
 }
 
-/// A k-clustering of the points, one pass for the mass and mean of each group, and the bounds that these give.
+/// A k-clustering of the points, one pass for the mass and mean of each group, which `group` runs, and the bounds that these give.
 pub(crate) fn sensitivity_bounds(
-    engine: &impl Engine,
     learnt: &Learnt,
     settings: &BuildSettings,
     clock: &mut Clock,
+    group: impl FnOnce(Grouping<'_>) -> Result<Grouped>,
 ) -> Result<Bounded> {
     let encoding = &learnt.encoding;
     let theta_star = ball_center(learnt, &settings.theta_star)?;
@@ -270,15 +271,12 @@ pub(crate) fn sensitivity_bounds(
     // The distinct rows come with it, for data of few has an exact coreset.
     let most_distinct = most_distinct(learnt, settings);
     let known = Arc::new(KnownGroups::new(learnt.rows, centers.len()));
-    let mut grouped = run(
-        engine,
-        &Grouping {
-            encoding: Cow::Borrowed(encoding),
-            centers: Cow::Borrowed(&centers),
-            most_distinct,
-            known: known.clone(),
-        },
-    )?;
+    let mut grouped = group(Grouping {
+        encoding: Cow::Borrowed(encoding),
+        centers: Cow::Borrowed(&centers),
+        most_distinct,
+        known: known.clone(),
+    })?;
     let distinct = grouped.distinct.take();
     let groups = grouped.groups(&centers);
     clock.lap("grouping");

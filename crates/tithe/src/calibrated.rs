@@ -14,14 +14,16 @@ use crate::calibration::certificate::{Certificate, Gaussian, Guard};
 use crate::calibration::features::{LocalMap, LocalSum};
 use crate::calibration::pool::{Pool, Race};
 use crate::calibration::{CalibrationSettings, calibrate, nudge, pool_capacity};
+use crate::clustering::Grouping;
 use crate::collapse::Distinct;
-use crate::coreset::{CalibrationFacts, Method, Provenance, points};
+use crate::coreset::{CalibrationFacts, Method, Provenance};
 use crate::encoding::{Encoding, Scratch};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fingerprint::Fingerprint;
 use crate::model::likelihood::Curvature;
 use crate::model::quadratic::Quadratic;
-use crate::newton::{NEAR, Pilot, full_curvature, full_mode, mode_beside};
+use crate::newton::{Looking, NEAR, Pilot, Search, full_curvature, mode_beside};
 use crate::pass::Pass;
 use crate::points::{Lane, Points, TILE, Tile};
 use crate::rng::{Purpose, Seed};
@@ -62,23 +64,40 @@ pub(crate) fn calibrated(
             return Err(Error::setting("--epsilon", what));
         }
     };
-    let Bounded { bound, mut facts, mut distinct } = sensitivity_bounds(engine, learnt, settings, clock)?;
+    // The search for the full data's mode sets out from that of the rows which the survey picked, and looks around for the first time
+    // while the rows are grouped; or it goes on from where the mode was last.
+    let prior_precision = vec![settings.prior_scale.powi(-2); encoding.dim()];
+    let pilot = pilot_points(learnt)?;
+    let (rest, remainder) = (place.rest(), place.remainder());
+    let all = rest.filter(|_| remainder.is_none()).map(|rest| joined(&pilot, rest));
+    let start = match remainder {
+        Some(remainder) => Start::Last(remainder),
+        None => {
+            let pilot = Pilot::Random(all.as_ref().unwrap_or(&pilot));
+            Start::Pilot(Search::new(encoding, rest, &prior_precision, pilot, settings.seed))
+        }
+    };
+    clock.lap("mode");
+    let mut first_look = None;
+    let Bounded { bound, mut facts, mut distinct } =
+        sensitivity_bounds(learnt, settings, clock, |grouping| match &start {
+            Start::Pilot(Ok(search)) => {
+                let outset = run(engine, &Outset { grouping, look: search.first_look() })?;
+                first_look = Some(outset.1);
+                Ok(outset.0)
+            }
+            _ => run(engine, &grouping),
+        })?;
     let fits = |distinct: &Option<Distinct>, size: usize| matches!(distinct, Some(Distinct::Rows(rows)) if rows.mass.len() <= size);
     let few = if fits(&distinct, size) { distinct.take() } else { None };
     if let Some(exact) = exact_coreset(engine, learnt, settings, size as u64, few, &facts, clock)? {
         return Ok(exact);
     }
 
-    // The full data's mode: from that of the rows which the survey picked, or from where it was last.
-    let prior_precision = vec![settings.prior_scale.powi(-2); encoding.dim()];
-    let pilot = pilot_points(learnt)?;
-    let (rest, remainder) = (place.rest(), place.remainder());
-    let mode = match remainder {
-        Some(remainder) => mode_beside(engine, encoding, rest, remainder, &prior_precision, place.near())?,
-        None => {
-            let all = rest.map(|rest| joined(&pilot, rest));
-            let pilot = Pilot::Random(all.as_ref().unwrap_or(&pilot));
-            full_mode(engine, encoding, rest, &prior_precision, pilot, settings.seed)?
+    let mode = match start {
+        Start::Pilot(search) => search?.mode(engine, first_look)?,
+        Start::Last(remainder) => {
+            mode_beside(engine, encoding, rest, remainder, &prior_precision, place.near())?
         }
     };
     clock.lap("mode");
@@ -119,7 +138,7 @@ pub(crate) fn calibrated(
 
     let met = |facts: &CalibrationFacts| facts.certificate.meets(target_kl);
     let mut missed_by = 0;
-    let (pool, mut chosen) = loop {
+    let (pool, rows, mut chosen) = loop {
         // Candidates: the winners of one race by sensitivity (or leverage) and of one by the size of the local features.
         let capacity = place.pool_capacity(size, encoding.dim());
         let pooling = Pooling {
@@ -129,11 +148,17 @@ pub(crate) fn calibrated(
             capacity,
             totals,
             seed: settings.seed,
+            rows_may_change: engine.rows_may_change(),
         };
-        let pooled = run(engine, &pooling)?;
+        let mut pooled = run(engine, &pooling)?;
+        if pooled.fingerprint.is_some_and(|now| now != learnt.fingerprint) {
+            let what = "other rows came than when the columns were learnt".to_string();
+            return Err(ErrorKind::Changed { what }.into());
+        }
         if let First::Sensitivity(_) = first {
             facts.mean_bound = Some(pooled.shares);
         }
+        let rows = pooled.take_rows();
         let pool = pooled.race.finish();
         clock.lap("selection");
         let chosen = match place {
@@ -144,7 +169,7 @@ pub(crate) fn calibrated(
         let Some(missed) =
             chosen.facts.as_ref().filter(|facts| settings.size != Size::Rows(size) && !met(facts))
         else {
-            break (pool, chosen);
+            break (pool, rows, chosen);
         };
         if size >= most {
             return Err(not_met(target_kl, size, &missed.certificate));
@@ -167,9 +192,7 @@ pub(crate) fn calibrated(
     clock.lap("calibration");
 
     // The chosen rows in the user's own units.
-    let rows = RowSet::concat(run(engine, &Fetching { positions: (&chosen.positions).into() })?);
-    check_places(encoding, &pool, &rows)?;
-    clock.lap("rows");
+    let rows = rows.take(&places_in(&rows.positions, &chosen.positions));
     let kept = Curvature::of_points(&chosen.points, full.map.theta());
     let remainder = Quadratic { curvature: wanted.minus(&kept), theta: full.map.theta().to_vec() };
     Ok(Selected {
@@ -182,6 +205,14 @@ pub(crate) fn calibrated(
         warning: None,
         remainder: Some(remainder),
     })
+}
+
+/// Where the search for the mode begins.
+enum Start<'a> {
+    /// Where the mode was last.
+    Last(&'a Quadratic),
+    /// At that of a pilot. If there is none, that matters only to rows that are not their own coreset.
+    Pilot(Result<Search<'a>>),
 }
 
 /// The fewest rows of a pool that meet a target, to within a quarter; nothing if all sizes in the range miss it.
@@ -208,19 +239,9 @@ fn fewest(
     Ok(best)
 }
 
-/// Refuses rows that are not what stood at their places when they were chosen.
-fn check_places(encoding: &Encoding, pool: &Pool, rows: &RowSet) -> Result<()> {
-    let points = points(encoding, rows)?;
-    let mut z = vec![0.0; encoding.dim()];
-    let places = points.tiles().flat_map(|tile| (0..tile.len).map(move |r| (tile, r)));
-    for ((tile, r), position) in places.zip(&rows.positions) {
-        tile.copy_row(r, &mut z);
-        let at = pool.candidates.partition_point(|candidate| candidate.position < *position);
-        if pool.candidates.get(at).is_none_or(|candidate| candidate.z != z) {
-            return Err(ErrorKind::Changed { what: format!("another row stands at {}", position + 1) }.into());
-        }
-    }
-    Ok(())
+/// Where those of some positions that are `wanted` stand among them; both ascend.
+fn places_in(positions: &[u64], wanted: &[u64]) -> Vec<usize> {
+    wanted.iter().filter_map(|position| positions.binary_search(position).ok()).collect()
 }
 
 fn not_met(target: f64, size: usize, best: &Certificate) -> Error {
@@ -476,14 +497,27 @@ pub(crate) struct Pooling<'a> {
     capacity: usize,
     totals: Totals,
     seed: Seed,
+    /// Whether it is worth a look if the rows are still those that were surveyed.
+    rows_may_change: bool,
 }
 
 /// What the pass found, for some blocks.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Pooled {
     race: Race,
+    /// The rows in the race as the user has them, in order; some of them may have been beaten since.
+    rows: Vec<RowSet>,
     /// `Σ s_n`.
     shares: f64,
+    fingerprint: Option<Fingerprint>,
+}
+
+impl Pooled {
+    /// The rows in the race, without those that have been beaten.
+    fn take_rows(&mut self) -> RowSet {
+        let rows = RowSet::concat(std::mem::take(&mut self.rows));
+        rows.take(&places_in(&rows.positions, &self.race.positions()))
+    }
 }
 
 pub(crate) struct PoolingWorker {
@@ -512,49 +546,58 @@ impl Pass for Pooling<'_> {
             race.enter(&tile, &shares, &norms, |r| block.position(t * TILE + r), &mut rng);
             total += shares.iter().sum::<f64>();
         }
-        Ok(Pooled { race, shares: total })
+        let rows: Vec<usize> =
+            race.positions().into_iter().filter_map(|position| block.find(position)).collect();
+        let fingerprint = self.rows_may_change.then(|| Fingerprint::of(block));
+        Ok(Pooled { race, rows: vec![RowSet::copy(block, &rows)], shares: total, fingerprint })
     }
 
     fn merge(&self, state: &mut Pooled, next: Pooled) {
         state.race.merge(next.race);
+        state.rows.extend(next.rows);
+        // Few are beaten, unless the totals are far off.
+        if state.rows.iter().map(RowSet::len).sum::<usize>() > 8 * (self.capacity + 1) {
+            state.rows = vec![state.take_rows()];
+        }
         state.shares += next.shares;
+        if let (Some(ours), Some(theirs)) = (&mut state.fingerprint, next.fingerprint) {
+            ours.merge(theirs);
+        }
     }
 
     fn relocate(&self, state: &mut Pooled, place: &dyn Fn(u64) -> u64) {
         state.race.relocate(place);
+        state.rows.iter_mut().for_each(|rows| rows.relocate(place));
     }
 }
 
-/// The pass that brings rows by their positions, which ascend.
+/// The pass that sets out: the groups of the rows, and the first look at the likelihood, in one reading.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Fetching<'a> {
-    positions: Cow<'a, [u64]>,
+pub(crate) struct Outset<'a> {
+    grouping: Grouping<'a>,
+    look: Looking<'a>,
 }
 
-impl Pass for Fetching<'_> {
-    const NAME: &'static str = "fetching the rows";
-    type State = Vec<RowSet>;
-    type Worker = ();
+impl<'a> Pass for Outset<'a> {
+    const NAME: &'static str = "grouping the rows, and a Newton step";
+    type State = (<Grouping<'a> as Pass>::State, <Looking<'a> as Pass>::State);
+    type Worker = (<Grouping<'a> as Pass>::Worker, <Looking<'a> as Pass>::Worker);
 
-    fn worker(&self) {}
-
-    fn visit(&self, _worker: &mut (), block: &Block) -> Result<Vec<RowSet>> {
-        if block.len == 0 {
-            return Ok(Vec::new());
-        }
-        let (first, last) = (block.position(0), block.position(block.len - 1));
-        let start = self.positions.partition_point(|&position| position < first);
-        let end = self.positions.partition_point(|&position| position <= last);
-        let rows: Vec<usize> =
-            self.positions[start..end].iter().filter_map(|&position| block.find(position)).collect();
-        Ok(if rows.is_empty() { Vec::new() } else { vec![RowSet::copy(block, &rows)] })
+    fn worker(&self) -> Self::Worker {
+        (self.grouping.worker(), self.look.worker())
     }
 
-    fn merge(&self, state: &mut Vec<RowSet>, next: Vec<RowSet>) {
-        state.extend(next);
+    fn visit(&self, (grouping, look): &mut Self::Worker, block: &Block) -> Result<Self::State> {
+        Ok((self.grouping.visit(grouping, block)?, self.look.visit(look, block)?))
     }
 
-    fn relocate(&self, state: &mut Vec<RowSet>, place: &dyn Fn(u64) -> u64) {
-        state.iter_mut().for_each(|rows| rows.relocate(place));
+    fn merge(&self, state: &mut Self::State, next: Self::State) {
+        self.grouping.merge(&mut state.0, next.0);
+        self.look.merge(&mut state.1, next.1);
+    }
+
+    fn relocate(&self, state: &mut Self::State, place: &dyn Fn(u64) -> u64) {
+        self.grouping.relocate(&mut state.0, place);
+        self.look.relocate(&mut state.1, place);
     }
 }

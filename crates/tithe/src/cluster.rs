@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::block::{Kind, PROVISIONAL};
-use crate::calibrated::{Fetching, Pooling};
+use crate::calibrated::{Outset, Pooling};
 use crate::clustering::Grouping;
 use crate::compare::Scoring;
 use crate::engine::{Engine, EngineSettings, LocalEngine, Missing, default_block_rows};
@@ -158,6 +158,10 @@ impl<C: Cluster> Engine for ClusterEngine<'_, C> {
         self.passes.load(Ordering::Relaxed)
     }
 
+    fn rows_may_change(&self) -> bool {
+        true
+    }
+
     fn observer(&self) -> &dyn Observer {
         self.observer
     }
@@ -240,11 +244,11 @@ fn with_pass(task: Task, job: impl Job) -> Result<Vec<u8>> {
     whichever!(
         Survey,
         Grouping<'static>,
+        Outset<'static>,
         Selecting<'static>,
         Keeping,
         Looking<'static>,
         Pooling<'static>,
-        Fetching<'static>,
         Recognising<'static>,
         Evaluating<'static>,
         Scoring<'static>,

@@ -31,6 +31,11 @@ pub trait Engine: Sync {
     /// How many passes have read the data.
     fn passes(&self) -> usize;
 
+    /// Whether the rows may be others in another pass without the engine's knowledge.
+    fn rows_may_change(&self) -> bool {
+        false
+    }
+
     /// Who watches.
     fn observer(&self) -> &dyn Observer;
 

@@ -66,33 +66,64 @@ pub(crate) enum Pilot<'a> {
     Calibrated(&'a Points),
 }
 
-/// Finds the mode of all rows, and of the points of a `rest` that is not among them, from a pilot for both.
+/// Finds the mode of all rows from a pilot for them.
 pub(crate) fn full_mode(
     engine: &impl Engine,
     encoding: &Encoding,
-    rest: Option<&Points>,
     prior_precision: &[f64],
     pilot: Pilot<'_>,
     seed: Seed,
 ) -> Result<Mode> {
-    let priors = normal(prior_precision);
-    let (pilot, precision) = match pilot {
-        Pilot::Random(points) => (points, cautious(points, prior_precision)),
-        Pilot::Calibrated(points) => (points, prior_precision.to_vec()),
-    };
-    let start = mode_of_points(pilot, &precision, vec![0.0; pilot.dim()])?;
-    let guides = Guides::new(pilot, prior_precision, seed)?;
-    let wanted = is_blind(pilot, &start, prior_precision)?;
-    // A random pilot of n rows is about D/n of the rows' mass away from the mode.
-    let expected = pilot.weights().iter().sum::<f64>() / pilot.len().max(1) as f64 * pilot.dim() as f64;
-    let guiding = if wanted {
-        Guiding::Wanted(guides)
-    } else {
-        let is_small = pilot.weights().iter().sum::<f64>() >= SMALL * pilot.len() as f64;
-        Guiding::Ready { guides, last: POOR / SLOW * expected, pilot: is_small.then_some(pilot) }
-    };
-    let mut data = FullData { guiding, rest, ..FullData::new(engine, encoding, &priors) };
-    mode(&mut data, &priors, start.mode, NEAR)
+    Search::new(encoding, None, prior_precision, pilot, seed)?.mode(engine, None)
+}
+
+/// A search for the mode of all rows, and of the points of a `rest` that is not among them: where to look first is known.
+pub(crate) struct Search<'a> {
+    encoding: &'a Encoding,
+    rest: Option<&'a Points>,
+    priors: Priors,
+    start: Vec<f64>,
+    guiding: Guiding<'a>,
+}
+
+impl<'a> Search<'a> {
+    /// Sets out from a pilot for all rows and the rest.
+    pub fn new(
+        encoding: &'a Encoding,
+        rest: Option<&'a Points>,
+        prior_precision: &[f64],
+        pilot: Pilot<'a>,
+        seed: Seed,
+    ) -> Result<Search<'a>> {
+        let (pilot, precision) = match pilot {
+            Pilot::Random(points) => (points, cautious(points, prior_precision)),
+            Pilot::Calibrated(points) => (points, prior_precision.to_vec()),
+        };
+        let start = mode_of_points(pilot, &precision, vec![0.0; pilot.dim()])?;
+        let guides = Guides::new(pilot, prior_precision, seed)?;
+        let guiding = if is_blind(pilot, &start, prior_precision)? {
+            Guiding::Wanted(guides)
+        } else {
+            // A random pilot of n rows is about D/n of the rows' mass away from the mode.
+            let each = pilot.weights().iter().sum::<f64>() / pilot.len().max(1) as f64;
+            let last = POOR / SLOW * each * pilot.dim() as f64;
+            Guiding::Ready { guides, last, pilot: (each >= SMALL).then_some(pilot) }
+        };
+        Ok(Search { encoding, rest, priors: normal(prior_precision), start: start.mode, guiding })
+    }
+
+    /// The first look, for a pass that takes it along.
+    pub fn first_look(&self) -> Looking<'_> {
+        Looking::new(self.encoding, &self.start, &self.guiding)
+    }
+
+    /// The mode; `first` is what the first look saw, where another pass has taken it along.
+    pub fn mode(self, engine: &impl Engine, first: Option<Look>) -> Result<Mode> {
+        let (rest, guiding) = (self.rest, self.guiding);
+        let mut data =
+            FullData { guiding, rest, first, ..FullData::new(engine, self.encoding, &self.priors) };
+        mode(&mut data, &self.priors, self.start, NEAR)
+    }
 }
 
 /// Finds the mode of all rows, of the points of a `rest`, and of the `remainder` that neither speaks of, from where that was
@@ -112,12 +143,7 @@ pub(crate) fn mode_beside(
 
 /// Value, gradient and Hessian of all rows' log-likelihood at a parameter.
 pub(crate) fn full_curvature(engine: &impl Engine, encoding: &Encoding, theta: &[f64]) -> Result<Curvature> {
-    let look = engine.run(&Looking {
-        encoding: Cow::Borrowed(encoding),
-        theta: theta.into(),
-        margins: false,
-        guides: None,
-    })?;
+    let look = engine.run(&Looking::new(encoding, theta, &Guiding::No))?;
     Ok(look.map_or_else(|| Curvature::new(theta.len()), |look| look.curvature))
 }
 
@@ -170,6 +196,16 @@ pub(crate) struct Look {
     least_weight: f64,
     least_margin: f64,
     race: Option<Race>,
+}
+
+impl<'a> Looking<'a> {
+    fn new(encoding: &'a Encoding, theta: &'a [f64], guiding: &'a Guiding<'_>) -> Looking<'a> {
+        let guides = match guiding {
+            Guiding::Wanted(guides) => Some(Cow::Borrowed(guides)),
+            _ => None,
+        };
+        Looking { encoding: Cow::Borrowed(encoding), theta: theta.into(), margins: false, guides }
+    }
 }
 
 impl Look {
@@ -320,6 +356,8 @@ struct FullData<'a, E> {
     rest: Option<&'a Points>,
     /// What counts beside both.
     remainder: Option<&'a Quadratic>,
+    /// What the first look saw, where another pass has taken it along.
+    first: Option<Look>,
     guiding: Guiding<'a>,
 }
 
@@ -334,6 +372,7 @@ impl<'a, E: Engine> FullData<'a, E> {
             separated: false,
             rest: None,
             remainder: None,
+            first: None,
             guiding: Guiding::No,
         }
     }
@@ -341,17 +380,13 @@ impl<'a, E: Engine> FullData<'a, E> {
 
 impl<E: Engine> Likelihood for FullData<'_, E> {
     fn look(&mut self, theta: &[f64]) -> Result<Curvature> {
-        let guides = match &self.guiding {
-            Guiding::Wanted(guides) => Some(guides),
-            _ => None,
+        let taken_along = self.first.take();
+        let run = || {
+            let looking = Looking::new(self.encoding, theta, &self.guiding);
+            self.engine.run(&Looking { margins: self.margins, ..looking })
         };
-        let pass = Looking {
-            encoding: Cow::Borrowed(self.encoding),
-            theta: theta.into(),
-            margins: self.margins,
-            guides: guides.map(Cow::Borrowed),
-        };
-        let mut look = self.engine.run(&pass)?.unwrap_or_else(|| Look::new(theta.len()));
+        let look = taken_along.map_or_else(run, |look| Ok(Some(look)))?;
+        let mut look = look.unwrap_or_else(|| Look::new(theta.len()));
         if self.margins {
             self.least_weight = look.least_weight;
             self.separated |= look.least_margin > 0.0;
@@ -526,7 +561,7 @@ mod tests {
             let weight = ROWS as f64 / pilot_rows as f64;
             let pilot = Points::from_rows(all.dim(), rows.iter().map(|z| (&z[..], weight)));
             let before = engine.passes();
-            let mode = full_mode(&engine, &learnt.encoding, None, &precision, Pilot::Random(&pilot), Seed(0));
+            let mode = full_mode(&engine, &learnt.encoding, &precision, Pilot::Random(&pilot), Seed(0));
             let mode = mode.expect("a mode");
             let apart: Vec<f64> = mode.mode.iter().zip(&exact.mode).map(|(a, b)| a - b).collect();
             let apart = Mat::from_fn(apart.len(), 1, |i, _| apart[i]);

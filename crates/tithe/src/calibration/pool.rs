@@ -152,6 +152,15 @@ impl Race {
         }
     }
 
+    /// The positions of the rows that are in the running, in order.
+    pub(crate) fn positions(&self) -> Vec<u64> {
+        let runners = self.by_share.iter().chain(&self.by_norm);
+        let mut positions: Vec<u64> = runners.map(|runner| runner.candidate.position).collect();
+        positions.sort_unstable();
+        positions.dedup();
+        positions
+    }
+
     /// Moves all rows to other positions, in the same order.
     pub(crate) fn relocate(&mut self, place: &dyn Fn(u64) -> u64) {
         for heap in [&mut self.by_share, &mut self.by_norm] {
