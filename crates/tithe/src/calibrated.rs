@@ -601,3 +601,63 @@ impl<'a> Pass for Outset<'a> {
         self.look.relocate(&mut state.1, place);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{Column, Segment};
+    use crate::encoding::{Coding, Feature, Label, LabelValue, Unseen};
+
+    /// With no idea of the totals every block sends as many rows as the whole pool may have.
+    #[test]
+    fn a_pool_brings_the_rows_that_are_in_its_race_and_few_others() {
+        let [negative, positive] = [-1.0, 1.0].map(LabelValue::Number);
+        let encoding = Encoding {
+            label: Label { column: "y".into(), negative, positive },
+            weight: None,
+            intercept: false,
+            features: vec![Feature {
+                column: "x".into(),
+                coding: Coding::Number { center: 0.0, scale: 1.0 },
+            }],
+            unseen: Unseen::Error,
+        };
+        let pooling = Pooling {
+            encoding: Cow::Borrowed(&encoding),
+            first: First::Leverage { of_all: 1.0 },
+            map: Cow::Owned(LocalMap::new(vec![0.0], Mat::<f64>::identity(1, 1).as_ref()).expect("a map")),
+            capacity: 5,
+            totals: Totals { shares: 0.0, norms: 0.0 },
+            seed: Seed(1),
+            rows_may_change: true,
+        };
+        // A row's value is its position.
+        let blocks = (0..40u64).map(|index| {
+            let values: Vec<f64> = (0..100).map(|row| (100 * index + row) as f64).collect();
+            let signs: Vec<f64> =
+                values.iter().map(|value| if value % 3.0 == 0.0 { 1.0 } else { -1.0 }).collect();
+            let columns = vec![Column::Number(values.into()), Column::Number(signs.into())];
+            Block::new(index, 100 * index, Segment { columns, len: 100 })
+        });
+        let mut worker = pooling.worker();
+        let (mut pooled, mut fingerprint): (Option<Pooled>, _) = (None, Fingerprint::default());
+        for block in blocks {
+            fingerprint.merge(Fingerprint::of(&block));
+            let next = pooling.visit(&mut worker, &block).expect("a state");
+            match &mut pooled {
+                Some(pooled) => pooling.merge(pooled, next),
+                none => *none = Some(next),
+            }
+            let held = pooled.iter().flat_map(|pooled| &pooled.rows).map(RowSet::len).sum::<usize>();
+            assert!(held <= 8 * (pooling.capacity + 1), "{held} rows");
+        }
+        let mut pooled = pooled.expect("a state");
+        assert_eq!(pooled.fingerprint, Some(fingerprint));
+        pooling.relocate(&mut pooled, &|position| position + 7);
+        let (running, rows) = (pooled.race.positions(), pooled.take_rows());
+        assert!((6..=12).contains(&running.len()));
+        assert_eq!(rows.positions, running);
+        let Column::Number(values) = &rows.segment.columns[0] else { panic!("numbers") };
+        assert!(values.iter().zip(&running).all(|(value, position)| *value + 7.0 == *position as f64));
+    }
+}
