@@ -69,7 +69,7 @@ def build(
         A DataFrame; or paths of files that all workers see, which they then read, a partition a file: faster,
         but without Spark's filters and partition columns.
     strategy:
-        ``"passes"``: the exact way, about eight passes. ``"tree"``: one, for data that can be read only once; every
+        ``"passes"``: the exact way, about six passes. ``"tree"``: one, for data that can be read only once; every
         partition becomes a coreset by a :class:`tithe.Stream` of its own, and these are merged. It takes a
         stream's settings (``block``, ``encoding``, ``unseen``); without ``encoding``, columns are learnt from the first
         ``warmup_rows`` (50,000) rows, which are then read twice.

@@ -36,6 +36,8 @@ use crate::survey::Learnt;
 const NEAR_A_STEP: f64 = 1e-2;
 /// The leverage from which on a row's place is as good as certain: at most a few times D rows have more.
 const MUCH_LEVERAGE: f64 = 0.25;
+/// Rows of so many blocks are held apart before they are put together.
+const MOST_PARTS: usize = 64;
 /// A target KL is sought with at most so many rows.
 const MOST_ROWS: usize = 20_000;
 
@@ -74,14 +76,15 @@ pub(crate) fn calibrated(
         Some(remainder) => Start::Last(remainder),
         None => {
             let pilot = Pilot::Random(all.as_ref().unwrap_or(&pilot));
-            Start::Pilot(Search::new(encoding, rest, &prior_precision, pilot, settings.seed))
+            let rows = learnt.rows + rest.map_or(0, |rest| rest.len() as u64);
+            Start::Pilot(Search::new(encoding, rest, &prior_precision, pilot, rows, settings.seed))
         }
     };
     clock.lap("mode");
     let mut first_look = None;
     let Bounded { bound, mut facts, mut distinct } =
         sensitivity_bounds(learnt, settings, clock, |grouping| match &start {
-            Start::Pilot(Ok(search)) => {
+            Start::Pilot(Ok(search)) if learnt.rows > size as u64 => {
                 let outset = run(engine, &Outset { grouping, look: search.first_look() })?;
                 first_look = Some(outset.1);
                 Ok(outset.0)
@@ -241,7 +244,7 @@ fn fewest(
 
 /// Where those of some positions that are `wanted` stand among them; both ascend.
 fn places_in(positions: &[u64], wanted: &[u64]) -> Vec<usize> {
-    wanted.iter().filter_map(|position| positions.binary_search(position).ok()).collect()
+    (0..positions.len()).filter(|&place| wanted.binary_search(&positions[place]).is_ok()).collect()
 }
 
 fn not_met(target: f64, size: usize, best: &Certificate) -> Error {
@@ -515,8 +518,9 @@ pub(crate) struct Pooled {
 impl Pooled {
     /// The rows in the race, without those that have been beaten.
     fn take_rows(&mut self) -> RowSet {
-        let rows = RowSet::concat(std::mem::take(&mut self.rows));
-        rows.take(&places_in(&rows.positions, &self.race.positions()))
+        let running = self.race.positions();
+        let parts = std::mem::take(&mut self.rows).into_iter();
+        RowSet::concat(parts.map(|part| part.take(&places_in(&part.positions, &running))).collect())
     }
 }
 
@@ -548,15 +552,17 @@ impl Pass for Pooling<'_> {
         }
         let rows: Vec<usize> =
             race.positions().into_iter().filter_map(|position| block.find(position)).collect();
+        let rows = if rows.is_empty() { Vec::new() } else { vec![RowSet::copy(block, &rows)] };
         let fingerprint = self.rows_may_change.then(|| Fingerprint::of(block));
-        Ok(Pooled { race, rows: vec![RowSet::copy(block, &rows)], shares: total, fingerprint })
+        Ok(Pooled { race, rows, shares: total, fingerprint })
     }
 
     fn merge(&self, state: &mut Pooled, next: Pooled) {
         state.race.merge(next.race);
         state.rows.extend(next.rows);
-        // Few are beaten, unless the totals are far off.
-        if state.rows.iter().map(RowSet::len).sum::<usize>() > 8 * (self.capacity + 1) {
+        // Both races together keep half as many rows at most, of however many blocks.
+        let held = state.rows.iter().map(RowSet::len).sum::<usize>();
+        if held > 4 * (self.capacity + 1) || state.rows.len() > MOST_PARTS {
             state.rows = vec![state.take_rows()];
         }
         state.shares += next.shares;
@@ -649,7 +655,7 @@ mod tests {
                 none => *none = Some(next),
             }
             let held = pooled.iter().flat_map(|pooled| &pooled.rows).map(RowSet::len).sum::<usize>();
-            assert!(held <= 8 * (pooling.capacity + 1), "{held} rows");
+            assert!(held <= 4 * (pooling.capacity + 1), "{held} rows");
         }
         let mut pooled = pooled.expect("a state");
         assert_eq!(pooled.fingerprint, Some(fingerprint));

@@ -56,7 +56,7 @@ pub fn certify(engine: &impl Engine, coreset: &Coreset, settings: &CertifySettin
         None => Pilot::Random(&points),
     };
     let certificate = engine.install(|| {
-        let mode = full_mode(engine, &coreset.encoding, &prior_precision, pilot, facts.seed)?;
+        let mode = full_mode(engine, &coreset.encoding, &prior_precision, pilot, identity.rows, facts.seed)?;
         let full = Gaussian { mean: mode.mode, precision: mode.precision };
         Certificate::new(&points, &full, &prior_precision, None)
     })?;

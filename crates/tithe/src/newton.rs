@@ -50,8 +50,9 @@ const SLOW: f64 = 0.1;
 const WORTH_GUIDES: f64 = 1e-3;
 /// So does a pilot whose mode is this many times as far away as a random choice of rows lets expect.
 const POOR: f64 = 10.0;
-/// A pilot is small beside data of so many times its rows: a search that it guides costs much less than a look at all of them.
-const SMALL: f64 = 16.0;
+/// A pilot is small beside data of so many times its rows: a few searches that it guides cost less than the look at all rows that they
+/// save, unless these are in memory and many cores look at them.
+const SMALL: u64 = 32;
 /// Guides take no more than so many numbers.
 const MOST_NUMBERS: usize = 1 << 24;
 /// A pilot is blind where one of its rows, or the prior, has more than this share in what is known of a direction.
@@ -66,15 +67,16 @@ pub(crate) enum Pilot<'a> {
     Calibrated(&'a Points),
 }
 
-/// Finds the mode of all rows from a pilot for them.
+/// Finds the mode of so many rows from a pilot for them.
 pub(crate) fn full_mode(
     engine: &impl Engine,
     encoding: &Encoding,
     prior_precision: &[f64],
     pilot: Pilot<'_>,
+    rows: u64,
     seed: Seed,
 ) -> Result<Mode> {
-    Search::new(encoding, None, prior_precision, pilot, seed)?.mode(engine, None)
+    Search::new(encoding, None, prior_precision, pilot, rows, seed)?.mode(engine, None)
 }
 
 /// A search for the mode of all rows, and of the points of a `rest` that is not among them: where to look first is known.
@@ -87,12 +89,13 @@ pub(crate) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Sets out from a pilot for all rows and the rest.
+    /// Sets out from a pilot for all rows and the rest, so many together.
     pub fn new(
         encoding: &'a Encoding,
         rest: Option<&'a Points>,
         prior_precision: &[f64],
         pilot: Pilot<'a>,
+        rows: u64,
         seed: Seed,
     ) -> Result<Search<'a>> {
         let (pilot, precision) = match pilot {
@@ -107,7 +110,8 @@ impl<'a> Search<'a> {
             // A random pilot of n rows is about D/n of the rows' mass away from the mode.
             let each = pilot.weights().iter().sum::<f64>() / pilot.len().max(1) as f64;
             let last = POOR / SLOW * each * pilot.dim() as f64;
-            Guiding::Ready { guides, last, pilot: (each >= SMALL).then_some(pilot) }
+            let is_small = SMALL * pilot.len() as u64 <= rows;
+            Guiding::Ready { guides, last, pilot: is_small.then_some(pilot) }
         };
         Ok(Search { encoding, rest, priors: normal(prior_precision), start: start.mode, guiding })
     }
@@ -413,6 +417,12 @@ impl<E: Engine> Likelihood for FullData<'_, E> {
         STEADY
     }
 
+    fn discourage(&mut self) {
+        if let Guiding::Ready { pilot, .. } = &mut self.guiding {
+            *pilot = None;
+        }
+    }
+
     fn guess(&mut self, theta: &[f64], seen: &Curvature, decrement: f64) -> Option<Vec<f64>> {
         self.guiding = match std::mem::replace(&mut self.guiding, Guiding::No) {
             Guiding::Ready { guides, last, .. } if decrement > SLOW * last && decrement > WORTH_GUIDES => {
@@ -556,22 +566,38 @@ mod tests {
         let all = points(&learnt.encoding, &RowSet::concat(rows)).expect("points");
         let precision = vec![0.25; all.dim()];
         let exact = mode_of_points(&all, &precision, vec![0.0; all.dim()]).expect("a mode");
-        let found = |pilot_rows: usize| {
-            let rows: Vec<Vec<f64>> = (0..pilot_rows).map(|n| all.row(n)).collect();
-            let weight = ROWS as f64 / pilot_rows as f64;
-            let pilot = Points::from_rows(all.dim(), rows.iter().map(|z| (&z[..], weight)));
+        let found = |pilot: &[Vec<f64>]| {
+            let weight = ROWS as f64 / pilot.len() as f64;
+            let pilot = Points::from_rows(all.dim(), pilot.iter().map(|z| (&z[..], weight)));
+            let new_search = || {
+                let pilot = Pilot::Random(&pilot);
+                Search::new(&learnt.encoding, None, &precision, pilot, ROWS as u64, Seed(0)).expect("a start")
+            };
             let before = engine.passes();
-            let mode = full_mode(&engine, &learnt.encoding, &precision, Pilot::Random(&pilot), Seed(0));
-            let mode = mode.expect("a mode");
-            let apart: Vec<f64> = mode.mode.iter().zip(&exact.mode).map(|(a, b)| a - b).collect();
-            let apart = Mat::from_fn(apart.len(), 1, |i, _| apart[i]);
+            let mode = new_search().mode(&engine, None).expect("a mode");
+            let passes = engine.passes() - before;
+            let apart = Mat::from_fn(all.dim(), 1, |i, _| mode.mode[i] - exact.mode[i]);
             let squared = (apart.transpose() * &exact.precision * &apart)[(0, 0)];
             let relative = (&mode.precision - &exact.precision).norm_l2() / exact.precision.norm_l2();
-            assert!(squared < 1e-16, "{pilot_rows} rows: off by {squared:e}");
-            assert!(relative < STEADY, "{pilot_rows} rows: the curvature by {relative:e}");
-            engine.passes() - before
+            assert!(squared < 1e-16, "off by {squared:e}");
+            assert!(relative < STEADY, "the curvature is off by {relative:e}");
+
+            // A first look that another pass takes along is as good.
+            let search = new_search();
+            let first = engine.run(&search.first_look()).expect("a look");
+            let (before, again) = (engine.passes(), search.mode(&engine, first).expect("a mode"));
+            assert_eq!(engine.passes() - before, passes - 1);
+            assert_eq!((again.mode, again.theta), (mode.mode, mode.theta));
+            passes
         };
+        let rows = |count: usize| -> Vec<Vec<f64>> { (0..count).map(|n| all.row(n)).collect() };
         // One that is not small beside the data is not asked, although it is nearer.
-        assert_eq!((found(6_000), found(8_000)), (3, 4));
+        assert_eq!((found(&rows(3000)), found(&rows(8000))), (3, 4));
+        // Nor is one that leads astray asked for long: it has other labels, or much longer rows.
+        let mut astray = rows(3000);
+        astray.iter_mut().step_by(3).flatten().for_each(|z| *z = -*z);
+        assert!(found(&astray) <= 7, "{}", found(&astray));
+        astray.iter_mut().flatten().for_each(|z| *z *= 20.0);
+        assert!(found(&astray) <= 9, "{}", found(&astray));
     }
 }

@@ -176,8 +176,10 @@ fn joined_outcomes_give_the_same_choice_of_rows() {
     let rows = |here: &Here| {
         let engine =
             ClusterEngine::new(here, table(&all), Missing::Error, Some(600), &Silent).expect("an engine");
-        let built = build_on(&engine, Missing::Error, &settings(Method::Uniform)).expect("a coreset");
-        built.coreset.rows.positions
+        [Method::Uniform, Method::Calibrated].map(|method| {
+            let built = build_on(&engine, Missing::Error, &settings(method)).expect("a coreset");
+            built.coreset.rows.positions
+        })
     };
     assert_eq!(rows(&alone), rows(&joined));
 }
@@ -236,5 +238,9 @@ fn data_that_changes_between_passes_is_refused() {
     }
     // In another order they are the same.
     let here = Here { changes: Some((last, Change::IsReversed)), ..Here::new(split(&all, &[2500, 2500])) };
-    built_here(&here, &all, 1000, Method::Calibrated).expect("a coreset");
+    let engine =
+        ClusterEngine::new(&here, table(&all), Missing::Error, Some(1000), &Silent).expect("an engine");
+    let built = build_on(&engine, Missing::Error, &settings(Method::Calibrated)).expect("a coreset").coreset;
+    let certificate = built.provenance.calibration.as_ref().expect("a certificate");
+    assert!(certificate.certificate.kl < 1e-3, "{}", certificate.certificate.kl);
 }

@@ -46,7 +46,7 @@ pub struct Calibrated {
 }
 
 /// How many rows each race of the pool should keep for a coreset of `size` rows of dimension `dim`: enough to choose from,
-/// within a gigabyte.
+/// with points of both races within a gigabyte. Their rows as the user has them come to as much again.
 pub fn pool_capacity(size: usize, dim: usize) -> usize {
     const CHOICE: usize = 10;
     const MOST_NUMBERS: usize = 1 << 26;

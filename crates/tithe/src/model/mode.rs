@@ -17,6 +17,8 @@ pub(crate) const EXACT: f64 = 1e-20;
 const SHOWN: f64 = 1e-11;
 /// Where rounding stops the steps, this squared decrement is still a mode.
 const NEAR_ENOUGH: f64 = 1e-3;
+/// Beyond this squared decrement nothing is said of how steady the curvature is: the way left may lead where the last step did not.
+const NEAR_AND_STEADY: f64 = 1e-6;
 /// Damping at which Newton's method is taken up again.
 const LITTLE_DAMPING: f64 = 1e-3;
 
@@ -38,6 +40,9 @@ pub(crate) trait Likelihood {
     fn steady(&self) -> f64 {
         0.0
     }
+
+    /// The last guess brought little: it should not be made again in the same way, if there is another.
+    fn discourage(&mut self) {}
 
     /// Where the mode might be, from what was `seen` at `theta` (and the squared Newton `decrement` there), if more is known
     /// than Newton's method knows.
@@ -118,12 +123,15 @@ pub(crate) fn mode(
         let ahead: Vec<f64> = theta.iter().zip(&step).map(|(theta, step)| theta + step).collect();
         let shown = decrement > SHOWN * here.value.abs();
         let stuck = !shown && decrement > 0.5 * last && decrement <= NEAR_ENOUGH;
-        let steady = decrement <= NEAR_ENOUGH && bending * decrement.sqrt() <= likelihood.steady();
+        let steady = decrement <= NEAR_AND_STEADY && bending * decrement.sqrt() <= likelihood.steady();
         if damping == 0.0 && (decrement <= near || steady || stuck) {
             return Ok(Mode { theta, likelihood: here.likelihood, precision: here.precision, mode: ahead });
         }
         // A guess that brought little is not made twice in a row.
         let worth_guessing = !(guessed && decrement > 0.5 * last);
+        if !worth_guessing {
+            likelihood.discourage();
+        }
         let guess = if worth_guessing { likelihood.guess(&theta, &here.likelihood, decrement) } else { None };
         let is_guess = guess.is_some();
         let next = guess.unwrap_or(ahead);
@@ -133,7 +141,7 @@ pub(crate) fn mode(
         let enough = if is_guess { 0.0 } else { 1e-4 * decrement };
         let trusted = !shown && damping == 0.0;
         if there.value.is_finite() && (trusted || there.value >= here.value + enough - noise) {
-            if likelihood.steady() > 0.0 {
+            if likelihood.steady() > 0.0 && near < NEAR_AND_STEADY {
                 bending = there.bending_since(&here, &theta, &next);
             }
             (theta, here) = (next, there);
