@@ -242,7 +242,7 @@ fn fewest(
     Ok(best)
 }
 
-/// Where those of some positions that are `wanted` stand among them; both ascend.
+/// Where those of some positions stand that are `wanted`, which ascend.
 fn places_in(positions: &[u64], wanted: &[u64]) -> Vec<usize> {
     (0..positions.len()).filter(|&place| wanted.binary_search(&positions[place]).is_ok()).collect()
 }

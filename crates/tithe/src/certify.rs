@@ -5,7 +5,7 @@ use crate::coreset::Coreset;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::full_data::{Identity, identity_as};
-use crate::newton::{Pilot, full_mode};
+use crate::newton::{Pilot, Search};
 
 /// How to certify.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,9 @@ pub fn certify(engine: &impl Engine, coreset: &Coreset, settings: &CertifySettin
         None => Pilot::Random(&points),
     };
     let certificate = engine.install(|| {
-        let mode = full_mode(engine, &coreset.encoding, &prior_precision, pilot, identity.rows, facts.seed)?;
+        let search =
+            Search::new(&coreset.encoding, None, &prior_precision, pilot, identity.rows, facts.seed)?;
+        let mode = search.mode(engine, None)?;
         let full = Gaussian { mean: mode.mode, precision: mode.precision };
         Certificate::new(&points, &full, &prior_precision, None)
     })?;

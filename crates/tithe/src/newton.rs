@@ -67,18 +67,6 @@ pub(crate) enum Pilot<'a> {
     Calibrated(&'a Points),
 }
 
-/// Finds the mode of so many rows from a pilot for them.
-pub(crate) fn full_mode(
-    engine: &impl Engine,
-    encoding: &Encoding,
-    prior_precision: &[f64],
-    pilot: Pilot<'_>,
-    rows: u64,
-    seed: Seed,
-) -> Result<Mode> {
-    Search::new(encoding, None, prior_precision, pilot, rows, seed)?.mode(engine, None)
-}
-
 /// A search for the mode of all rows, and of the points of a `rest` that is not among them: where to look first is known.
 pub(crate) struct Search<'a> {
     encoding: &'a Encoding,
