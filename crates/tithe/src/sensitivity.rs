@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::block::Block;
 use crate::clustering::{Centers, Groups, KnownGroups, Nearest, numbers, squared_distance};
-use crate::math::{Few, few, few_mut, roots, two_to_minus, with_vectors};
+use crate::math::{Few, Roots, few, few_mut, two_to_minus, with_vectors};
 use crate::points::{Lane, TILE, Tile, Turns};
 
 /// Which points stand for the groups.
@@ -191,9 +191,10 @@ impl WithSimd for Sharing<'_> {
     fn with_simd<S: Simd>(mut self, simd: S) {
         let chunks = few::<S, FAR>(&self.tile.w.0).len();
         let mut ahead = self.tile.ahead.in_turns(chunks * self.bound.anchors.len());
+        let roots = Roots::quickest::<S>();
         self.find_own_groups(simd);
         for c in 0..chunks {
-            self.find_distances(simd, c, &mut ahead);
+            self.find_distances(simd, c, roots, &mut ahead);
             for c in c * FAR / N..(c + 1) * FAR / N {
                 let own = few::<S, N>(&self.room.own.0)[c];
                 let shares = match self.tile.alike {
@@ -230,11 +231,11 @@ impl Sharing<'_> {
     /// Finds the distances of the `c`-th few rows to what stands for each group. A slow root delays nobody here: what comes after it
     /// is about another group.
     #[inline(always)]
-    fn find_distances<S: Simd>(&mut self, simd: S, c: usize, ahead: &mut Turns<'_>) {
+    fn find_distances<S: Simd>(&mut self, simd: S, c: usize, roots: Roots, ahead: &mut Turns<'_>) {
         for (apart, anchor) in self.room.apart.iter_mut().zip(&self.bound.anchors) {
             ahead.take();
             let mut distances: Few<S, FAR> = squared_distance(simd, self.tile, c, &anchor.point);
-            roots(simd, &mut distances);
+            roots.find(simd, &mut distances);
             few_mut::<S, FAR>(&mut apart.0)[c] = distances;
         }
     }
