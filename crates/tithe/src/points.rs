@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut, Range};
 
 use serde::{Deserialize, Serialize};
 
-use crate::math::{LINE, fetch};
+use crate::math::{Cache, LINE, fetch};
 
 /// Rows in a tile. A tile of ten columns (10 KiB) and what a kernel keeps beside it fit the first-level
 /// cache; each column of a tile is a whole number of vector registers on every processor.
@@ -89,14 +89,17 @@ pub(crate) struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// Asks for what is due, of the tile after the next: memory needs longer than a kernel does for one.
+    /// Asks for what is due. Memory needs longer than a kernel does for a tile: the fourth one on comes to the larger cache, so that
+    /// many can be on their way at once, and the next one from there to the smaller.
     #[inline(always)]
     pub fn take(&mut self) {
         let Ahead { columns, row } = self.ahead;
         for line in self.lines.by_ref().take(self.due) {
             for column in columns {
                 // Beyond the end it is in vain.
-                fetch(column.as_ptr().wrapping_add(row + 2 * TILE + line * LINE));
+                let number = |tile: usize| column.as_ptr().wrapping_add(row + tile * TILE + line * LINE);
+                fetch(number(1), Cache::First);
+                fetch(number(4), Cache::Second);
             }
         }
     }
