@@ -15,7 +15,7 @@ use crate::encoding::Encoding;
 use crate::engine::{Engine, EngineSettings, LocalEngine, Missing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::quadratic::Quadratic;
-use crate::pass::Pass;
+use crate::pass::{Pass, Watching};
 use crate::points::Points;
 use crate::progress::{Event, Silent};
 use crate::rng::Seed;
@@ -227,7 +227,7 @@ fn algorithm_1(
     let draws = match settings.size {
         Size::Rows(rows) => rows as u64,
         Size::Guarantee { epsilon, delta, constant } => {
-            let total = run(engine, &selecting(0))?.total;
+            let total = run_over_the_same(engine, learnt, selecting(0))?.total;
             clock.lap("bounds");
             facts.mean_bound = Some(total);
             guaranteed_size(total, encoding.dim(), epsilon, delta, constant)
@@ -239,7 +239,7 @@ fn algorithm_1(
     }
 
     // M draws with probability p_n = m_n / Σ m; a row drawn K_n times weighs γ_n = K_n w_n / (p_n M).
-    let slots = run(engine, &selecting(draws as usize))?;
+    let slots = run_over_the_same(engine, learnt, selecting(draws as usize))?;
     facts.mean_bound = Some(slots.total);
     clock.lap("selection");
     weighed(encoding, slots, draws, Some(facts))
@@ -337,15 +337,13 @@ fn select_uniformly(
     if let Some(why) = too_small_for_a_coreset(learnt.rows, draws, settings.size) {
         return keep_all(engine, learnt, None, why, clock);
     }
-    let slots = run(
-        engine,
-        &Selecting {
-            encoding: Cow::Borrowed(encoding),
-            shares: Shares::Weights,
-            races: Races::new(rows),
-            seed: settings.seed,
-        },
-    )?;
+    let selecting = Selecting {
+        encoding: Cow::Borrowed(encoding),
+        shares: Shares::Weights,
+        races: Races::new(rows),
+        seed: settings.seed,
+    };
+    let slots = run_over_the_same(engine, learnt, selecting)?;
     clock.lap("selection");
     weighed(encoding, slots, draws, None)
 }
@@ -424,7 +422,7 @@ fn keep_all(
     why: String,
     clock: &mut Clock,
 ) -> Result<Selected> {
-    let rows = RowSet::concat(run(engine, &Keeping)?);
+    let rows = RowSet::concat(run_over_the_same(engine, learnt, Keeping)?);
     let weights = points(&learnt.encoding, &rows)?.weights();
     clock.lap("selection");
     Ok(Selected::exactly(rows, weights, facts, Some(why)))
@@ -468,6 +466,19 @@ fn ball_center(learnt: &Learnt, theta_star: &[(String, f64)]) -> Result<Option<V
 /// Runs a pass over data that is known to have rows.
 pub(crate) fn run<P: Pass>(engine: &impl Engine, pass: &P) -> Result<P::State> {
     engine.run(pass)?.ok_or_else(no_rows)
+}
+
+/// Runs a pass that chooses rows: if they are others than those of the survey, and the engine could not know, it fails.
+pub(crate) fn run_over_the_same<P: Pass>(engine: &impl Engine, learnt: &Learnt, pass: P) -> Result<P::State> {
+    let watching = Watching { pass, rows_may_change: engine.rows_may_change() };
+    let (state, fingerprint) = run(engine, &watching)?;
+    match fingerprint {
+        Some(now) if now != learnt.fingerprint => {
+            let what = "other rows came than when the columns were learnt".to_string();
+            Err(ErrorKind::Changed { what }.into())
+        }
+        _ => Ok(state),
+    }
 }
 
 fn no_rows() -> Error {

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::block::{Block, RowSet};
 use crate::build::{
-    Bounded, BuildSettings, Clock, Selected, exact_coreset, picked_points, run, sensitivity_bounds,
+    Bounded, BuildSettings, Clock, Selected, exact_coreset, picked_points, run, run_over_the_same,
+    sensitivity_bounds,
 };
 use crate::calibration::certificate::{Certificate, Gaussian, Guard};
 use crate::calibration::features::{LocalMap, LocalSum};
@@ -20,7 +21,6 @@ use crate::coreset::{CalibrationFacts, Method, Provenance};
 use crate::encoding::{Encoding, Scratch};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fingerprint::Fingerprint;
 use crate::model::likelihood::Curvature;
 use crate::model::quadratic::Quadratic;
 use crate::newton::{Looking, NEAR, Pilot, Search, full_curvature, mode_beside};
@@ -151,13 +151,8 @@ pub(crate) fn calibrated(
             capacity,
             totals,
             seed: settings.seed,
-            rows_may_change: engine.rows_may_change(),
         };
-        let mut pooled = run(engine, &pooling)?;
-        if pooled.fingerprint.is_some_and(|now| now != learnt.fingerprint) {
-            let what = "other rows came than when the columns were learnt".to_string();
-            return Err(ErrorKind::Changed { what }.into());
-        }
+        let mut pooled = run_over_the_same(engine, learnt, pooling)?;
         if let First::Sensitivity(_) = first {
             facts.mean_bound = Some(pooled.shares);
         }
@@ -500,8 +495,6 @@ pub(crate) struct Pooling<'a> {
     capacity: usize,
     totals: Totals,
     seed: Seed,
-    /// Whether it is worth a look if the rows are still those that were surveyed.
-    rows_may_change: bool,
 }
 
 /// What the pass found, for some blocks.
@@ -512,7 +505,6 @@ pub(crate) struct Pooled {
     rows: Vec<RowSet>,
     /// `Σ s_n`.
     shares: f64,
-    fingerprint: Option<Fingerprint>,
 }
 
 impl Pooled {
@@ -553,8 +545,7 @@ impl Pass for Pooling<'_> {
         let rows: Vec<usize> =
             race.positions().into_iter().filter_map(|position| block.find(position)).collect();
         let rows = if rows.is_empty() { Vec::new() } else { vec![RowSet::copy(block, &rows)] };
-        let fingerprint = self.rows_may_change.then(|| Fingerprint::of(block));
-        Ok(Pooled { race, rows, shares: total, fingerprint })
+        Ok(Pooled { race, rows, shares: total })
     }
 
     fn merge(&self, state: &mut Pooled, next: Pooled) {
@@ -566,9 +557,6 @@ impl Pass for Pooling<'_> {
             state.rows = vec![state.take_rows()];
         }
         state.shares += next.shares;
-        if let (Some(ours), Some(theirs)) = (&mut state.fingerprint, next.fingerprint) {
-            ours.merge(theirs);
-        }
     }
 
     fn relocate(&self, state: &mut Pooled, place: &dyn Fn(u64) -> u64) {
@@ -635,7 +623,6 @@ mod tests {
             capacity: 5,
             totals: Totals { shares: 0.0, norms: 0.0 },
             seed: Seed(1),
-            rows_may_change: true,
         };
         // A row's value is its position.
         let blocks = (0..40u64).map(|index| {
@@ -646,9 +633,8 @@ mod tests {
             Block::new(index, 100 * index, Segment { columns, len: 100 })
         });
         let mut worker = pooling.worker();
-        let (mut pooled, mut fingerprint): (Option<Pooled>, _) = (None, Fingerprint::default());
+        let mut pooled: Option<Pooled> = None;
         for block in blocks {
-            fingerprint.merge(Fingerprint::of(&block));
             let next = pooling.visit(&mut worker, &block).expect("a state");
             match &mut pooled {
                 Some(pooled) => pooling.merge(pooled, next),
@@ -658,7 +644,6 @@ mod tests {
             assert!(held <= 4 * (pooling.capacity + 1), "{held} rows");
         }
         let mut pooled = pooled.expect("a state");
-        assert_eq!(pooled.fingerprint, Some(fingerprint));
         pooling.relocate(&mut pooled, &|position| position + 7);
         let (running, rows) = (pooled.race.positions(), pooled.take_rows());
         assert!((6..=12).contains(&running.len()));

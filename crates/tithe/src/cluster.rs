@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fit::Gathering;
 use crate::full_data::Recognising;
 use crate::newton::Looking;
-use crate::pass::Pass;
+use crate::pass::{Pass, Watching};
 use crate::progress::{Event, Observer, Silent};
 use crate::selection::{Keeping, Selecting};
 use crate::source::Source;
@@ -245,10 +245,10 @@ fn with_pass(task: Task, job: impl Job) -> Result<Vec<u8>> {
         Survey,
         Grouping<'static>,
         Outset<'static>,
-        Selecting<'static>,
-        Keeping,
+        Watching<Selecting<'static>>,
+        Watching<Keeping>,
         Looking<'static>,
-        Pooling<'static>,
+        Watching<Pooling<'static>>,
         Recognising<'static>,
         Evaluating<'static>,
         Scoring<'static>,

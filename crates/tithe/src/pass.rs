@@ -1,10 +1,11 @@
 //! A pass: something computed from all rows, block by block, whose partial results merge.
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::block::Block;
 use crate::error::Result;
+use crate::fingerprint::Fingerprint;
 
 /// Everything that touches the full data is a pass: a description (the value itself), a function from a
 /// block to a state, and an associative merge of states. An [engine](crate::engine::Engine) runs it.
@@ -37,4 +38,37 @@ pub trait Pass: Sync + Serialize {
     /// Moves the positions of rows in a state: an engine that knows only afterwards how many rows stand ahead of a block
     /// numbers them provisionally, in the same order. Passes whose states hold positions do so.
     fn relocate(&self, _state: &mut Self::State, _place: &dyn Fn(u64) -> u64) {}
+}
+
+/// A pass that takes the fingerprint of the rows it sees as well, where these may be others than an earlier pass saw.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Watching<P> {
+    pub pass: P,
+    pub rows_may_change: bool,
+}
+
+impl<P: Pass> Pass for Watching<P> {
+    const NAME: &'static str = P::NAME;
+    type State = (P::State, Option<Fingerprint>);
+    type Worker = P::Worker;
+
+    fn worker(&self) -> P::Worker {
+        self.pass.worker()
+    }
+
+    fn visit(&self, worker: &mut P::Worker, block: &Block) -> Result<Self::State> {
+        let fingerprint = self.rows_may_change.then(|| Fingerprint::of(block));
+        Ok((self.pass.visit(worker, block)?, fingerprint))
+    }
+
+    fn merge(&self, (state, fingerprint): &mut Self::State, (next, of_next): Self::State) {
+        self.pass.merge(state, next);
+        if let (Some(ours), Some(theirs)) = (fingerprint, of_next) {
+            ours.merge(theirs);
+        }
+    }
+
+    fn relocate(&self, (state, _): &mut Self::State, place: &dyn Fn(u64) -> u64) {
+        self.pass.relocate(state, place);
+    }
 }

@@ -220,21 +220,24 @@ fn rows_are_chosen_as_often_as_on_one_machine() {
 #[test]
 fn data_that_changes_between_passes_is_refused() {
     let all = data(5000);
-    let changed = |from, change| {
+    let changed = |method, from, change| {
         let here = Here { changes: Some((from, change)), ..Here::new(split(&all, &[2500, 2500])) };
-        let error = built_here(&here, &all, 1000, Method::Calibrated).expect_err("other rows");
+        let error = built_here(&here, &all, 1000, method).expect_err("other rows");
         assert!(matches!(error.kind(), ErrorKind::Changed { .. }), "{error}");
         assert!(error.help().is_some_and(|help| help.contains("persist")));
         error.to_string()
     };
-    let lost = changed(2, Change::LosesARow);
+    let lost = changed(Method::Calibrated, 2, Change::LosesARow);
     assert!(lost.contains("partition 0 had 2500 rows, and now has 2499"), "{lost}");
-    let passes = Here::new(split(&all, &[2500, 2500]));
-    built_here(&passes, &all, 1000, Method::Calibrated).expect("a coreset");
-    let last = passes.runs.load(Ordering::Relaxed) - 1;
-    for from in 1..=last {
-        let others = changed(from, Change::IsAnother);
-        assert!(others.contains("other rows came than when the columns were learnt"), "{others}");
+    let mut last = 0;
+    for method in [Method::Uniform, Method::Sensitivity, Method::Calibrated] {
+        let passes = Here::new(split(&all, &[2500, 2500]));
+        built_here(&passes, &all, 1000, method).expect("a coreset");
+        last = passes.runs.load(Ordering::Relaxed) - 1;
+        for from in 1..=last {
+            let others = changed(method, from, Change::IsAnother);
+            assert!(others.contains("other rows came than when the columns were learnt"), "{others}");
+        }
     }
     // In another order they are the same.
     let here = Here { changes: Some((last, Change::IsReversed)), ..Here::new(split(&all, &[2500, 2500])) };
