@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tithe::calibration::certificate::{Certificate, Guard, Verdict};
-use tithe::coreset::{CalibrationFacts, Coreset, Provenance};
+use tithe::coreset::{CalibrationFacts, Coreset, Method, Provenance};
 
 use crate::show::{counted, number};
 
@@ -23,14 +23,15 @@ pub fn record(coreset: &Coreset) -> Value {
 
 /// The certificate of the step that a coreset came of, as JSON.
 fn step(coreset: &Coreset, facts: &CalibrationFacts) -> Value {
-    let mut record = record_of(&coreset.encoding.coefficient_names(), &facts.certificate);
+    let names = coreset.encoding.coefficient_names();
+    let mut record = record_of(&names, &facts.certificate, Method::Calibrated);
     record["guard"] = json!(guard(facts.guard));
     record["prior"] = json!(format!("normal:{}", facts.prior_scale));
     record
 }
 
-/// A certificate as JSON.
-pub fn record_of(names: &[String], certificate: &Certificate) -> Value {
+/// The certificate of a coreset of some method as JSON.
+pub fn record_of(names: &[String], certificate: &Certificate, method: Method) -> Value {
     let by_name = |values: &[f64]| -> Value {
         names.iter().zip(values).map(|(name, value)| (name.clone(), json!(value))).collect()
     };
@@ -50,7 +51,7 @@ pub fn record_of(names: &[String], certificate: &Certificate) -> Value {
         "max_mean_shift": certificate.largest_shift(),
         "sd_ratio_min": sd_ratio_min,
         "sd_ratio_max": sd_ratio_max,
-        "verdict": verdict(certificate.verdict),
+        "verdict": verdict(certificate.verdict, method),
         "deficient": deficient,
         "mean_shifts": by_name(&certificate.mean_shifts),
         "sd_ratios": by_name(&certificate.sd_ratios),
@@ -85,7 +86,7 @@ fn lines_from(provenance: &Provenance, names: &[String]) -> String {
         Some(_) => "posterior of the coresets that went into it",
         None => FULL_DATA,
     };
-    let mut text = lines_against(names, &facts.certificate, against);
+    let mut text = lines_against(names, &facts.certificate, Method::Calibrated, against);
     if facts.guard == Guard::Reference {
         text += "    calibration did not improve on the selection's own weights, which were kept\n";
     }
@@ -120,16 +121,16 @@ fn composition(provenance: &Provenance) -> String {
     text
 }
 
-/// A certificate against the full data in a few lines.
-pub fn lines_of(names: &[String], certificate: &Certificate) -> String {
-    lines_against(names, certificate, FULL_DATA)
+/// The certificate of a coreset of some method, against the full data, in a few lines.
+pub fn lines_of(names: &[String], certificate: &Certificate, method: Method) -> String {
+    lines_against(names, certificate, method, FULL_DATA)
 }
 
-fn lines_against(names: &[String], certificate: &Certificate, against: &str) -> String {
+fn lines_against(names: &[String], certificate: &Certificate, method: Method, against: &str) -> String {
     let (low, high) = certificate.sd_ratio_range();
     let mut text = format!(
         "  certificate: {}\n    KL to the {against} {} nats, both taken as normal; means shifted by at most {} sd; sd ratios {} to {}\n",
-        verdict(certificate.verdict),
+        verdict(certificate.verdict, method),
         number(certificate.kl),
         number(certificate.largest_shift()),
         number(low),
@@ -147,11 +148,15 @@ fn lines_against(names: &[String], certificate: &Certificate, against: &str) -> 
     text
 }
 
-fn verdict(verdict: Verdict) -> String {
+/// How many rows would do is known of calibrated coresets alone; of the others no sensible number would.
+fn verdict(verdict: Verdict, method: Method) -> String {
     match verdict {
         Verdict::Indistinguishable => "indistinguishable".to_string(),
         Verdict::Good => "good".to_string(),
-        Verdict::TooSmall { try_size } => format!("too small: try --size {try_size}"),
+        Verdict::TooSmall { try_size } if method == Method::Calibrated => {
+            format!("too small: try --size {try_size}")
+        }
+        Verdict::TooSmall { .. } => "too small".to_string(),
     }
 }
 

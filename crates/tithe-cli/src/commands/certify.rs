@@ -24,12 +24,13 @@ pub fn run(args: &CertifyArgs) -> Result<()> {
     let settings = CertifySettings { prior_scale: args.prior_scale, force: args.force };
     let found = certify(&engine, &coreset, &settings)?;
     let names = coreset.encoding.coefficient_names();
+    let method = coreset.provenance.method;
     if args.show.json {
-        let mut record = certificate::record_of(&names, &found.certificate);
+        let mut record = certificate::record_of(&names, &found.certificate, method);
         record["prior"] = json!(format!("normal:{}", args.prior_scale));
         let record = json!({
             "coreset": args.coreset,
-            "method": coreset.provenance.method,
+            "method": method,
             "rows": found.identity.rows,
             "same_data": found.same_data,
             "distinct_rows": coreset.rows.len(),
@@ -43,10 +44,9 @@ pub fn run(args: &CertifyArgs) -> Result<()> {
             args.coreset.display(),
             count(coreset.rows.len() as u64),
             count(found.identity.rows),
-            certificate::lines_of(&names, &found.certificate)
+            certificate::lines_of(&names, &found.certificate, method)
         ));
     }
-    let method = coreset.provenance.method;
     if method != Method::Calibrated && matches!(found.certificate.verdict, Verdict::TooSmall { .. }) {
         show::message("note: calibrated coresets need far fewer rows (tithe build --method calibrated)");
     }
