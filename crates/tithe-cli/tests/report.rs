@@ -63,7 +63,7 @@ fn a_coreset_that_is_too_small_is_said_to_be_so_at_once() {
     let scratch = Scratch::with_csv(Mixed::new(2_000).csv());
     let record = scratch.build("data.csv --label y --size 5");
     let verdict = record["certificate"]["verdict"].as_str().expect("a verdict");
-    assert!(verdict.starts_with("too small"), "{record}");
+    assert!(verdict.starts_with("too small: try --size "), "{record}");
     scratch.succeed(&format!("fit {CORE} -o posterior.parquet --prior cauchy:1 --quiet"));
     scratch.succeed("report posterior.parquet -o report.html");
     let html = page(&scratch, "report.html");

@@ -119,6 +119,7 @@ fn a_uniform_coreset_has_a_certificate_too() {
     assert_eq!(found["method"], "uniform");
     let kl = number(&found["certificate"]["kl"]);
     assert!(kl > 1.0, "{found}");
+    assert_eq!(found["certificate"]["verdict"], "too small");
     // The draws say the same, as far as the posterior is Gaussian.
     let drawn = number(&record(&scratch, "verify draws.parquet --data data.csv")["kl"]);
     assert!((0.3..3.0).contains(&(drawn / kl)), "{drawn} and {kl}");

@@ -215,7 +215,7 @@ fn algorithm_1(
 
     // A k-clustering, and the sensitivity bounds m_n that it gives (Lemma 3.1).
     let Bounded { bound, mut facts, distinct } =
-        sensitivity_bounds(learnt, settings, clock, |grouping| run(engine, &grouping))?;
+        sensitivity_bounds(learnt, settings, clock, |grouping| run_over_the_same(engine, learnt, grouping))?;
     let selecting = |slots: usize| Selecting {
         encoding: Cow::Borrowed(encoding),
         shares: Shares::Sensitivity(Cow::Borrowed(&bound)),
@@ -464,11 +464,11 @@ fn ball_center(learnt: &Learnt, theta_star: &[(String, f64)]) -> Result<Option<V
 }
 
 /// Runs a pass over data that is known to have rows.
-pub(crate) fn run<P: Pass>(engine: &impl Engine, pass: &P) -> Result<P::State> {
+fn run<P: Pass>(engine: &impl Engine, pass: &P) -> Result<P::State> {
     engine.run(pass)?.ok_or_else(no_rows)
 }
 
-/// Runs a pass that chooses rows: if they are others than those of the survey, and the engine could not know, it fails.
+/// Runs a pass that may choose rows: if they are others than those of the survey, and the engine could not know, it fails.
 pub(crate) fn run_over_the_same<P: Pass>(engine: &impl Engine, learnt: &Learnt, pass: P) -> Result<P::State> {
     let watching = Watching { pass, rows_may_change: engine.rows_may_change() };
     let (state, fingerprint) = run(engine, &watching)?;

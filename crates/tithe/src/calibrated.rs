@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::block::{Block, RowSet};
 use crate::build::{
-    Bounded, BuildSettings, Clock, Selected, exact_coreset, picked_points, run, run_over_the_same,
+    Bounded, BuildSettings, Clock, Selected, exact_coreset, picked_points, run_over_the_same,
     sensitivity_bounds,
 };
 use crate::calibration::certificate::{Certificate, Gaussian, Guard};
@@ -85,11 +85,12 @@ pub(crate) fn calibrated(
     let Bounded { bound, mut facts, mut distinct } =
         sensitivity_bounds(learnt, settings, clock, |grouping| match &start {
             Start::Pilot(Ok(search)) if learnt.rows > size as u64 => {
-                let outset = run(engine, &Outset { grouping, look: search.first_look() })?;
+                let outset = Outset { grouping, look: search.first_look() };
+                let outset = run_over_the_same(engine, learnt, outset)?;
                 first_look = Some(outset.1);
                 Ok(outset.0)
             }
-            _ => run(engine, &grouping),
+            _ => run_over_the_same(engine, learnt, grouping),
         })?;
     let fits = |distinct: &Option<Distinct>, size: usize| matches!(distinct, Some(Distinct::Rows(rows)) if rows.mass.len() <= size);
     let few = if fits(&distinct, size) { distinct.take() } else { None };

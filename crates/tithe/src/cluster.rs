@@ -243,8 +243,8 @@ fn with_pass(task: Task, job: impl Job) -> Result<Vec<u8>> {
     }
     whichever!(
         Survey,
-        Grouping<'static>,
-        Outset<'static>,
+        Watching<Grouping<'static>>,
+        Watching<Outset<'static>>,
         Watching<Selecting<'static>>,
         Watching<Keeping>,
         Looking<'static>,

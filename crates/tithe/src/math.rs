@@ -435,16 +435,16 @@ mod tests {
         /// By the processor's own guess, if it has one.
         #[test]
         fn roots_have_the_bits_of_the_standard_library(
-            exponents in prop::array::uniform16(-510i32..=511),
-            fractions in prop::array::uniform16(1.0f64..4.0),
+            exponents in prop::array::uniform32(-510i32..=511),
+            fractions in prop::array::uniform32(1.0f64..4.0),
         ) {
-            let numbers: [f64; 16] =
+            let numbers: [f64; 32] =
                 std::array::from_fn(|i| fractions[i] * 2f64.powi(exponents[i]).powi(2));
             prop_assert_eq!(by_both_ways(&numbers), numbers.map(f64::sqrt));
         }
     }
 
-    /// Roots as they are found here, and by the processor's guesses if it has any; the same bits.
+    /// By the processor's own roots, and by its guesses if it has any; the same bits.
     fn by_both_ways(numbers: &[f64]) -> Vec<f64> {
         let ways = [false, true].map(|guess| {
             let mut numbers = numbers.to_vec();
@@ -468,7 +468,7 @@ mod tests {
         #[inline(always)]
         fn with_simd<S: Simd>(self, simd: S) {
             let roots = Roots { guesses: if self.guess { Roots::guessed::<S>() } else { None } };
-            few_mut::<S, 2>(self.numbers).iter_mut().for_each(|few| roots.find(simd, few));
+            few_mut::<S, 4>(self.numbers).iter_mut().for_each(|few| roots.find(simd, few));
         }
     }
 
@@ -477,13 +477,20 @@ mod tests {
         let numbers = [0.0, 1e-281, 5e-324, 1e-280, 1.0, f64::MAX, f64::MIN_POSITIVE, f64::INFINITY];
         for number in numbers.into_iter().chain(HARD.map(f64::from_bits)) {
             // Alone among others, for these decide how.
-            for place in [1, 9] {
-                let mut numbers = [4.0; 16];
+            for place in [1, 9, 17, 25] {
+                let mut numbers = [4.0; 32];
                 numbers[place] = number;
                 assert_eq!(by_both_ways(&numbers), numbers.map(f64::sqrt));
             }
+            // A NaN in the same lane of the vector before or after hides nothing.
+            for (place, hiding) in [(1, 9), (9, 1)] {
+                let mut numbers = [4.0; 32];
+                (numbers[place], numbers[hiding]) = (number, f64::NAN);
+                let roots = by_both_ways(&numbers);
+                assert!(roots[place] == number.sqrt() && roots[hiding].is_nan());
+            }
         }
-        assert!(by_both_ways(&[f64::NAN; 16]).iter().all(|root| root.is_nan()));
+        assert!(by_both_ways(&[f64::NAN; 32]).iter().all(|root| root.is_nan()));
     }
 
     #[test]

@@ -217,6 +217,52 @@ fn rows_are_chosen_as_often_as_on_one_machine() {
     assert!(chi < 54.0, "chi squared {chi}: {apart:?} and {together:?}");
 }
 
+/// Rows that are kept whole, a size that a guarantee asks for, and distinct rows with their counts.
+#[test]
+fn exact_coresets_and_guarantees_are_the_same_and_notice_other_rows() {
+    let all = data(3000);
+    let parity = |i: usize| f64::from(u8::from(i % 3 == 0));
+    let numbers = |of: &dyn Fn(usize) -> f64| -> ArrayRef {
+        Arc::new(Float64Array::from_iter_values((0..3000).map(of)))
+    };
+    // The second half has other counts of its rows than the first.
+    let few = RecordBatch::try_from_iter([
+        ("x", numbers(&|i| (i * i % (4 + i / 1500)) as f64)),
+        ("y", numbers(&parity)),
+    ])
+    .expect("columns");
+    let guarantee = Size::Guarantee { epsilon: 0.99, delta: 0.5, constant: 0.01 };
+    for (rows, size, exact) in
+        [(&all, Size::Rows(4000), true), (&all, guarantee, false), (&few, Size::Rows(100), true)]
+    {
+        for method in [Method::Sensitivity, Method::Calibrated, Method::Uniform] {
+            let exact = exact && !(method == Method::Uniform && size == Size::Rows(100));
+            if size == guarantee && method != Method::Sensitivity {
+                continue;
+            }
+            let settings = BuildSettings { size, ..settings(method) };
+            let built = |here: &Here| {
+                let engine = ClusterEngine::new(here, table(rows), Missing::Error, Some(1500), &Silent)?;
+                build_on(&engine, Missing::Error, &settings).map(|built| built.coreset)
+            };
+            let here = Here::new(split(rows, &[1500, 1500]));
+            let coreset = built(&here).expect("a coreset");
+            assert_eq!(coreset.provenance.exact, exact, "{method:?} {size:?}");
+            let local = EngineSettings { block_rows: Some(1500), ..EngineSettings::default() };
+            let local = LocalEngine::new(table(rows), &local, &Silent).expect("an engine");
+            let local = build_on(&local, Missing::Error, &settings).expect("a coreset").coreset;
+            let bytes = |coreset| coreset_bytes(coreset).expect("bytes");
+            assert!(bytes(&coreset) == bytes(&local), "{method:?} {size:?}");
+            for from in 1..here.runs.load(Ordering::Relaxed) {
+                let changes = Some((from, Change::IsAnother));
+                let error = built(&Here { changes, ..Here::new(split(rows, &[1500, 1500])) });
+                let error = error.expect_err("other rows").to_string();
+                assert!(error.contains("other rows came"), "{method:?} {size:?}: {error}");
+            }
+        }
+    }
+}
+
 #[test]
 fn data_that_changes_between_passes_is_refused() {
     let all = data(5000);

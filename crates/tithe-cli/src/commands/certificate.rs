@@ -148,7 +148,7 @@ fn lines_against(names: &[String], certificate: &Certificate, method: Method, ag
     text
 }
 
-/// How many rows would do is known of calibrated coresets alone; of the others no sensible number would.
+/// The rule of thumb for a size holds for calibrated coresets alone; others need far more rows.
 fn verdict(verdict: Verdict, method: Method) -> String {
     match verdict {
         Verdict::Indistinguishable => "indistinguishable".to_string(),
