@@ -221,14 +221,14 @@ fn rows_are_chosen_as_often_as_on_one_machine() {
 #[test]
 fn exact_coresets_and_guarantees_are_the_same_and_notice_other_rows() {
     let all = data(3000);
-    let parity = |i: usize| f64::from(u8::from(i % 3 == 0));
+    let third = |i: usize| f64::from(u8::from(i.is_multiple_of(3)));
     let numbers = |of: &dyn Fn(usize) -> f64| -> ArrayRef {
         Arc::new(Float64Array::from_iter_values((0..3000).map(of)))
     };
     // The second half has other counts of its rows than the first.
     let few = RecordBatch::try_from_iter([
         ("x", numbers(&|i| (i * i % (4 + i / 1500)) as f64)),
-        ("y", numbers(&parity)),
+        ("y", numbers(&third)),
     ])
     .expect("columns");
     let guarantee = Size::Guarantee { epsilon: 0.99, delta: 0.5, constant: 0.01 };
