@@ -195,11 +195,19 @@ impl Roots {
         let (first, second) = numbers.split_at_mut(N.div_ceil(2));
         match self.guesses {
             Some(guesses) if are_correctable(simd, first) => {
-                first.iter_mut().for_each(|x| *x = corrected_root(simd, *x, guess::<S>(guesses, *x)));
+                for x in first {
+                    *x = corrected_root(simd, *x, guess::<S>(guesses, *x));
+                }
             }
-            _ => first.iter_mut().for_each(|x| *x = simd.sqrt_f64s(*x)),
+            _ => {
+                for x in first {
+                    *x = simd.sqrt_f64s(*x);
+                }
+            }
         }
-        second.iter_mut().for_each(|x| *x = simd.sqrt_f64s(*x));
+        for x in second {
+            *x = simd.sqrt_f64s(*x);
+        }
     }
 }
 
