@@ -123,7 +123,7 @@ pub(crate) fn two_to_minus<S: Simd, const N: usize>(simd: S, numbers: &mut Few<S
         (0.240_226_506_959_100_97, -0.055_504_108_664_821_6),
         (1.0, -std::f64::consts::LN_2),
     ];
-    let [round, zero] = [ROUND, 0.0].map(|number| simd.splat_f64s(number));
+    let (round, zero) = (simd.splat_f64s(ROUND), simd.splat_f64s(0.0));
     let (mut shifted, mut r, mut r2) = ([zero; N], [zero; N], [zero; N]);
     for x in each::<S, N>(numbers) {
         *x = if *x < 1021.0 { *x } else { 1021.0 };

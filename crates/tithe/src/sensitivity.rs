@@ -198,11 +198,8 @@ impl WithSimd for Sharing<'_> {
             for c in c * FAR / N..(c + 1) * FAR / N {
                 let own = few::<S, N>(&self.room.own.0)[c];
                 let shares = match self.tile.alike {
-                    true => self.few_shares(simd, c, &own, |anchor| anchor.left.splat(simd)),
-                    false => {
-                        let left = self.left(simd, c, &own);
-                        self.few_shares(simd, c, &own, |_| left)
-                    }
+                    true => self.few_shares::<S, true>(simd, c, &own),
+                    false => self.few_shares::<S, false>(simd, c, &own),
                 };
                 few_mut::<S, N>(self.shares)[c] = shares;
             }
@@ -240,20 +237,16 @@ impl Sharing<'_> {
         }
     }
 
-    /// The shares of the `c`-th few rows of the groups `own`; `left` is what each leaves of its own group, if that is the anchor's.
+    /// The shares of the `c`-th few rows of the groups `own`. What rows leave of their own groups is known beforehand where they
+    /// are `ALIKE`.
     #[inline(always)]
-    fn few_shares<S: Simd>(
-        &self,
-        simd: S,
-        c: usize,
-        own: &Few<S, N>,
-        left: impl Fn(&Anchor) -> Left<Few<S, N>>,
-    ) -> Few<S, N> {
+    fn few_shares<S: Simd, const ALIKE: bool>(&self, simd: S, c: usize, own: &Few<S, N>) -> Few<S, N> {
         let Bound { groups, anchors, radius, theta_star, .. } = self.bound;
         let (zero, w) = (simd.splat_f64s(0.0), &few::<S, N>(&self.tile.w.0)[c]);
 
         // e⁻ᵃ = 2^(−a·log₂e), which is quicker to compute.
         let rate = simd.splat_f64s(radius * LOG2_E);
+        let left_by_these = if ALIKE { None } else { Some(self.left(simd, c, own)) };
         let mut sum = *w;
         for ((apart, number), (anchor, &mass)) in
             self.room.apart.iter().zip(numbers()).zip(anchors.iter().zip(&groups.mass))
@@ -263,7 +256,10 @@ impl Sharing<'_> {
                 Some(theta_star) => along(simd, self.tile, c, &anchor.point, theta_star),
                 None => [zero; N],
             };
-            let left = left(anchor);
+            let left = match left_by_these {
+                Some(left) => left,
+                None => anchor.left.splat(simd),
+            };
             let mut mass = [simd.splat_f64s(mass); N];
             for v in 0..N {
                 far[v] = simd.mul_add_f64s(rate, apart[v], far[v]);
