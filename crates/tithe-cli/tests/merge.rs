@@ -63,6 +63,24 @@ fn rows_that_fit_are_all_kept() {
 }
 
 #[test]
+fn a_union_is_of_its_worst_method() {
+    let table = Mixed::new(3_000);
+    let scratch = Scratch::new();
+    shard(&scratch, &table, "best", 0..1_000, "--size 100");
+    shard(&scratch, &table, "drawn", 1_000..2_000, "--size 100 --method sensitivity");
+    shard(&scratch, &table, "exact", 2_000..3_000, "--size 1000 --method uniform");
+    for (parts, method) in [
+        ("best.parquet drawn.parquet", "sensitivity"),
+        ("drawn.parquet best.parquet", "sensitivity"),
+        ("exact.parquet best.parquet", "calibrated"),
+        ("exact.parquet exact.parquet", "uniform"),
+    ] {
+        let record = merge(&scratch, &format!("{parts} --size 5000 -o all.parquet"));
+        assert_eq!(record["method"], method, "{parts}");
+    }
+}
+
+#[test]
 fn in_any_order_the_posterior_is_that_of_all_rows() {
     let table = Mixed::new(6_000);
     let scratch = Scratch::with_csv(table.csv());

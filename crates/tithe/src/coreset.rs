@@ -13,8 +13,8 @@ use crate::rng::Seed;
 use crate::selection::Size;
 use crate::sensitivity::{CenterRule, Radius};
 
-/// How rows are chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How rows are chosen; from the best way to the baseline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
     /// By sensitivity and by what matters near the mode, then weighed so that the posterior is the full data's.

@@ -98,8 +98,10 @@ fn joined(parts: &[&Provenance]) -> Provenance {
     let composed: Vec<Composition> = parts.iter().map(|part| part.composed()).collect();
     let kl = parts.iter().zip(&composed).map(|(part, composed)| Some(composed.kl? * part.mass / mass)).sum();
     let bounds: Option<Vec<_>> = composed.iter().map(|part| part.bound).collect();
+    // A union is no better than the worst of its parts; those that lose nothing have no say.
+    let worst_method = parts.iter().filter(|part| !part.exact).map(|part| part.method).max();
     Provenance {
-        method: first.method,
+        method: worst_method.unwrap_or(first.method),
         size: first.size,
         draws: sum(|part| part.draws),
         exact: parts.iter().all(|part| part.exact),
