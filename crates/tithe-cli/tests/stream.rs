@@ -62,6 +62,22 @@ fn a_stream_of_one_block_is_a_build() {
     }
 }
 
+/// Numbers whose squares are none would make a state that nobody can read.
+#[test]
+fn numbers_too_large_for_a_known_encoding_are_refused() {
+    let text = Mixed::new(1_000).csv();
+    let scratch = Scratch::with_csv(&text);
+    scratch.succeed(&format!("build data.csv --label y --size 100 -o {CORE}"));
+    let huge = text.replacen('\n', "\n1e200,2,Bern,1\n", 1);
+    for method in ["uniform", "sensitivity", "calibrated"] {
+        let line = format!("{FEED} --encoding {CORE} --method {method}");
+        refuses(&scratch, &line, &huge, 1, "column 'x1': has values too large to be squared");
+    }
+    let line = format!("{FEED} --encoding {CORE} --method uniform");
+    feed(&scratch, &line, &text);
+    assert_eq!(feed(&scratch, &line, &text)["rows"], 2_000);
+}
+
 #[test]
 fn stopping_and_going_on_changes_nothing() {
     let text = Mixed::new(7_300).csv();

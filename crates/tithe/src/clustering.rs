@@ -381,7 +381,14 @@ impl WithSimd for Adding<'_> {
         let squares = S::as_mut_simd_f64s(squares).0;
         let mut ahead = tile.ahead.in_turns(w.len() * centers.len());
         for (c, w) in w.iter().enumerate() {
-            let nearest = Nearest::<S, N>::find(simd, tile, c, centers, || ahead.take());
+            let nearest = Nearest::<S, N>::find(
+                simd,
+                tile,
+                c,
+                centers,
+                #[inline(always)]
+                || ahead.take(),
+            );
             few_mut::<S, N>(&mut own.0)[c] = nearest.center;
             for v in 0..N {
                 let sum = &mut squares[(c * N + v) % (SQUARES / S::F64_LANES)];

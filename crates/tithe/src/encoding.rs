@@ -1,5 +1,6 @@
 //! The encoding: how the user's columns become the model's points `z = y·x`, and the way back to the user's scale.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -152,9 +153,10 @@ impl Encoding {
     /// If two would have one name.
     pub fn distinct_names(&self) -> Result<Vec<String>> {
         let names = self.coefficient_names();
-        match names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
+        let mut seen = HashSet::with_capacity(names.len());
+        match names.iter().find(|name| !seen.insert(name.as_str())) {
             None => Ok(names),
-            Some((_, name)) => Err(ErrorKind::Column {
+            Some(name) => Err(ErrorKind::Column {
                 column: name.clone(),
                 what: "two coefficients would have this name".to_string(),
                 help: Some(

@@ -100,7 +100,8 @@ pub struct LocalEngine<'a> {
     observer: &'a dyn Observer,
 }
 
-/// A block of a narrow table has 65,536 rows; of a wide one fewer (a power of two), so that it stays at 8 MiB.
+/// A block of a narrow table has 65,536 rows; of a wide one fewer (a power of two), so that it stays within 8 MiB, but no fewer than
+/// 1,024.
 pub fn default_block_rows(columns: usize) -> usize {
     let fitting = (1 << 20) / columns.max(1);
     if fitting >= 1 << 16 { 1 << 16 } else { (fitting.max(1).next_power_of_two() / 2).max(1 << 10) }

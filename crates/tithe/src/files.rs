@@ -55,7 +55,7 @@ impl Output {
             let what = "stands for standard output, to which files are not written";
             return Err(wrong_file(path, what, "name a file with -o (./- for one of that name)"));
         }
-        // A link stays one: the file that it points to is replaced.
+        // A link to a file stays one: the file is replaced.
         let target = if path.is_symlink() { path.canonicalize().ok() } else { None };
         let path = target.as_deref().unwrap_or(path);
         // A device or a pipe would be replaced by a file of its name.

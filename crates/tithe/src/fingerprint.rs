@@ -41,7 +41,13 @@ impl Fingerprint {
     pub(crate) fn of_hashes(hashes: &[u64]) -> Fingerprint {
         let sum = vectorized(
             #[inline(always)]
-            || hashes.iter().fold(0u64, |sum, hash| sum.wrapping_add(scrambled(*hash))),
+            || {
+                let mut sum = 0u64;
+                for hash in hashes {
+                    sum = sum.wrapping_add(scrambled(*hash));
+                }
+                sum
+            },
         );
         Fingerprint(sum)
     }
@@ -49,6 +55,11 @@ impl Fingerprint {
     /// A checksum of bytes, whose order matters: any single changed byte shows.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Fingerprint {
         Fingerprint(fnv(bytes))
+    }
+
+    /// The sum itself.
+    pub(crate) fn bits(self) -> u64 {
+        self.0
     }
 
     /// Adds the fingerprint of other rows.

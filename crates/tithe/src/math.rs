@@ -81,6 +81,12 @@ const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
 /// Below this `eˣ` is not a normal number; it is taken to be `e⁻⁷⁰⁸ ≈ 3.3e-308`, as good as 0.
 const SMALLEST: f64 = -708.0;
 
+/// `low + r·high`: two terms of a polynomial.
+#[inline(always)]
+fn pair(r: f64, low: f64, high: f64) -> f64 {
+    r.mul_add(high, low)
+}
+
 /// `eˣ` for `x ≤ 0`, to 2 units in the last place; smaller than 4e-308 becomes 3.3e-308.
 #[inline(always)]
 pub(crate) fn exp_nonpositive(x: f64) -> f64 {
@@ -92,12 +98,11 @@ pub(crate) fn exp_nonpositive(x: f64) -> f64 {
     // eʳ = 1 + (r + r²q(r)), q in pairs and fours: short chains keep the processor's units busy.
     let r2 = r * r;
     let r4 = r2 * r2;
-    let pair = |low: f64, high: f64| r.mul_add(high, low);
-    let q0 = r2.mul_add(pair(1.0 / 24.0, 1.0 / 120.0), pair(0.5, 1.0 / 6.0));
-    let q1 = r2.mul_add(pair(1.0 / 40_320.0, 1.0 / 362_880.0), pair(1.0 / 720.0, 1.0 / 5_040.0));
+    let q0 = r2.mul_add(pair(r, 1.0 / 24.0, 1.0 / 120.0), pair(r, 0.5, 1.0 / 6.0));
+    let q1 = r2.mul_add(pair(r, 1.0 / 40_320.0, 1.0 / 362_880.0), pair(r, 1.0 / 720.0, 1.0 / 5_040.0));
     let q2 = r2.mul_add(
-        pair(1.0 / 479_001_600.0, 1.0 / 6_227_020_800.0),
-        pair(1.0 / 3_628_800.0, 1.0 / 39_916_800.0),
+        pair(r, 1.0 / 479_001_600.0, 1.0 / 6_227_020_800.0),
+        pair(r, 1.0 / 3_628_800.0, 1.0 / 39_916_800.0),
     );
     let q = r4.mul_add(r4.mul_add(q2, q1), q0);
     let p = 1.0 + r2.mul_add(q, r);

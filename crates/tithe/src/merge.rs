@@ -1,6 +1,7 @@
 //! Coresets of coresets: union, which loses nothing, and compression, for a coreset is weighted data like any other.
 
 use arrow_schema::DataType;
+use rand::Rng as _;
 
 use crate::block::{Column, Field, Kind, RowSet};
 use crate::build::{BuildSettings, Built, build_part};
@@ -12,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fingerprint::Fingerprint;
 use crate::model::quadratic::Quadratic;
 use crate::progress::{Event, Observer};
+use crate::rng::{Purpose, Seed};
 use crate::selection::Size;
 use crate::source::memory::Columns;
 use crate::survey::EncodingSettings;
@@ -42,7 +44,12 @@ pub fn merge(
         moved.push(part);
     }
     let union = union(moved)?;
-    Ok(compress(union, settings, Place::Alone, threads, observer)?.0)
+    // The parts may have been chosen by the same seed: by the same random numbers again, the second choice would hang on the first.
+    let stream = settings.seed.stream(Purpose::Merge, union.provenance.fingerprint.bits()).next_u64();
+    let fresh = BuildSettings { seed: Seed(stream), ..settings.clone() };
+    let (mut merged, _) = compress(union, &fresh, Place::Alone, threads, observer)?;
+    merged.provenance.seed = settings.seed;
+    Ok(merged)
 }
 
 /// Tells of coresets of the same rows, which then count twice.

@@ -1,5 +1,6 @@
 //! Predictions: the probability of the positive class for new rows, with its uncertainty, as the rows stream by.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -229,7 +230,9 @@ impl Plan {
         let fields = open_inputs(inputs.clone(), &options)?.fields().to_vec();
         let mut text = options.text.clone();
         text.extend(text_features(encoding, &fields)?);
-        let is_feature = |field: &Field| encoding.features.iter().any(|f| f.column == field.name);
+        let features: HashSet<&str> =
+            encoding.features.iter().map(|feature| feature.column.as_str()).collect();
+        let is_feature = |field: &Field| features.contains(field.name.as_str());
         for field in fields.iter().filter(|field| !is_feature(field)) {
             if field.kind == Kind::Number || field.data_type.is_temporal() {
                 text.push(field.name.clone());

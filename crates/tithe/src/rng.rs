@@ -36,6 +36,8 @@ pub enum Purpose {
     Resample = 9,
     /// The seeds of a stream's coresets; one a node of its tree.
     Tree = 10,
+    /// The seeds of merged coresets; one for each set of rows that they are of.
+    Merge = 11,
     /// The rows that guide the search for the full data's mode; one stream a block.
     Guides = 12,
 }

@@ -175,14 +175,21 @@ fn race_gang(waits: Lots, first: u64, total: f64, best: &[f64], times: &mut [f64
     }
     // −ln(1 − u) ≥ u, but for rounding: once there have been many blocks, there is nearly always nobody with a chance.
     let about_total = total * (1.0 + 4.0 * f64::EPSILON);
-    let chances =
-        times.iter().zip(best).fold(0, |chances, (u, best)| chances + u64::from(*u <= best * about_total));
+    let mut chances = 0u64;
+    for (u, best) in times.iter().zip(best) {
+        chances += u64::from(*u <= best * about_total);
+    }
     if chances == 0 {
         return 0;
     }
-    times.iter_mut().for_each(|time| *time = exponential(*time) / total);
-    let bits = times.iter().zip(best).enumerate();
-    bits.fold(0, |bits, (at, (time, best))| bits | u64::from(time <= best) << at)
+    for time in times.iter_mut() {
+        *time = exponential(*time) / total;
+    }
+    let mut bits = 0;
+    for (at, (time, best)) in times.iter().zip(best).enumerate() {
+        bits |= u64::from(time <= best) << at;
+    }
+    bits
 }
 
 /// The rows that won, of so many, each once and in order; the winners then name places among these.

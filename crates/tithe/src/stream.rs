@@ -93,7 +93,7 @@ pub struct Stream {
     /// Rows that do not fill a block yet.
     pending: Vec<Segment>,
     pending_rows: usize,
-    /// True if a block failed, and its rows are nowhere.
+    /// True if a block failed: its rows must not come into the state, for it would fail again.
     is_broken: bool,
     /// The columns, once a source has come in this process.
     table: Option<Arc<Table>>,
@@ -231,6 +231,11 @@ impl Stream {
         &self.settings
     }
 
+    /// How far it was when it was saved last.
+    pub fn saved(&self) -> Progress {
+        self.saved
+    }
+
     /// How far it is.
     pub fn progress(&self) -> Progress {
         Progress {
@@ -360,9 +365,7 @@ impl Stream {
     /// # Errors
     /// If rows cannot be used, or rows fed again are not those that were counted. What is on disk stays good.
     pub fn push(&mut self, mut rows: Segment, observer: &dyn Observer) -> Result<()> {
-        if self.is_broken {
-            return Err(self.refused("has a block that failed", "open the state again"));
-        }
+        self.check_whole()?;
         if let Some(replayed) = &mut self.replayed {
             let again = replayed.left.min(rows.len as u64) as usize;
             if again > 0 {
@@ -394,12 +397,23 @@ impl Stream {
             self.pending = vec![Segment::concat(std::mem::take(&mut self.pending))];
         }
         while self.pending_rows >= self.enough() {
-            self.take_in_block(observer)?;
+            if let Err(error) = self.take_in_block(observer) {
+                // Who stops in the middle of a block loses nothing: its rows are in, and wait.
+                self.is_broken = !matches!(error.kind(), ErrorKind::Cancelled);
+                return if self.is_broken { Err(error) } else { Ok(()) };
+            }
             if self.saves == Saves::AsItGoes {
                 self.save_if_due()?;
             }
         }
         Ok(())
+    }
+
+    fn check_whole(&self) -> Result<()> {
+        match self.is_broken {
+            true => Err(self.refused("has a block that failed", "open the state again")),
+            false => Ok(()),
+        }
     }
 
     /// Refuses rows that cannot be used, while the stream can still do without them. Gives back the classes that are then known.
@@ -451,9 +465,10 @@ impl Stream {
         }
     }
 
+    /// Takes in a block of the rows that wait; where that fails, they wait still.
     fn take_in_block(&mut self, observer: &dyn Observer) -> Result<()> {
-        self.is_broken = true;
         let all = Segment::concat(std::mem::take(&mut self.pending));
+        self.pending = vec![all.clone()];
         if self.settings.warmup_rows != self.settings.block {
             learn(&mut self.tree, &self.settings, self.manifest.layout.as_ref(), &all, self.threads)?;
         }
@@ -461,13 +476,10 @@ impl Stream {
         let first_row = self.manifest.rows - all.len as u64;
         let rows = rows_of(self.manifest.layout.as_ref(), all.slice(0..block), first_row)?;
         let moments = self.tree.push(rows, observer)?;
-        if all.len > block {
-            self.pending.push(all.slice(block..all.len));
-        }
         self.pending_rows = all.len - block;
+        self.pending = if self.pending_rows > 0 { vec![all.slice(block..all.len)] } else { Vec::new() };
         self.remember_encoding();
         self.watch_drift(moments, observer);
-        self.is_broken = false;
         Ok(())
     }
 
@@ -520,7 +532,9 @@ impl Stream {
             return Ok(());
         }
         let start = Instant::now();
-        let mut manifest = Manifest { sequence: self.manifest.sequence + 1, ..self.manifest.clone() };
+        // Its number names files: even if it fails, the next one has another.
+        self.manifest.sequence += 1;
+        let mut manifest = self.manifest.clone();
         let blocks = self.tree.blocks();
         let mut levels = Vec::new();
         for (level, coreset) in self.tree.levels().iter().enumerate() {
@@ -547,7 +561,8 @@ impl Stream {
             }
         };
         directory.commit(&manifest)?;
-        directory.tidy(&manifest)?;
+        // What cannot be removed now can be after another save.
+        let _ = directory.tidy(&manifest);
         self.manifest = manifest;
         self.saved = self.progress();
         self.last_save = Instant::now();
@@ -557,6 +572,7 @@ impl Stream {
 
     /// The coreset of everything that is in.
     pub fn snapshot(&self, observer: &dyn Observer) -> Result<Coreset> {
+        self.check_whole()?;
         let pending = (self.pending_rows > 0).then(|| Segment::concat(self.pending.clone()));
         snapshot_of(&self.tree, &self.settings, &self.manifest, pending, self.threads, observer)
     }
@@ -702,7 +718,8 @@ pub fn repair(path: &Path) -> Result<Repaired> {
             }
         };
         directory.commit(&manifest)?;
-        directory.tidy(&manifest)?;
+        // What cannot be removed now can be after another save.
+        let _ = directory.tidy(&manifest);
     }
     directory.sweep()?;
     Ok(Repaired { rows: kept, lost: rows.map(|rows| rows - kept) })

@@ -429,9 +429,12 @@ fn number_label(block: &Block, values: &[f64]) -> ColumnFound {
     let (ones, others) = vectorized(
         #[inline(always)]
         || {
-            values.iter().fold((0u64, 0u64), |(ones, others), value| {
-                (ones + u64::from(*value == one), others + u64::from(*value == other))
-            })
+            let (mut ones, mut others) = (0u64, 0u64);
+            for value in values {
+                ones += u64::from(*value == one);
+                others += u64::from(*value == other);
+            }
+            (ones, others)
         },
     );
     numbers.0.iter_mut().zip([ones, others]).for_each(|((_, seen), count)| seen.mass = count as f64);
@@ -643,6 +646,17 @@ fn fitting(
             format!("knows {} features and there are {}", known.features.len(), table.features().len());
         return Err(Error::setting("--encoding", what));
     }
+    for (feature, ColumnFound { moments: Moments { mass, mean, squares }, .. }) in
+        known.features.iter().zip(&found.columns)
+    {
+        if let Coding::Number { center, scale } = feature.coding {
+            let far = ((mean - center).abs() + (squares / mass).sqrt()) / scale;
+            // Columns of text have neither mass nor mean.
+            if *mass > 0.0 && !(far * far * mass).is_finite() {
+                return Err(too_large(feature.column.clone()));
+            }
+        }
+    }
     let classes = [&known.label.negative, &known.label.positive];
     let values = label_values(table.label(), &found.columns[known.features.len()])?;
     if let Some((third, seen)) = values.iter().find(|(value, _)| !classes.contains(&value)) {
@@ -656,6 +670,15 @@ fn fitting(
     }
     let unseen = if unseen == Unseen::Error { known.unseen } else { unseen };
     Ok(Encoding { weight: table.weight().map(|field| field.name.clone()), unseen, ..known.clone() })
+}
+
+fn too_large(column: String) -> Error {
+    ErrorKind::Column {
+        column,
+        what: "has values too large to be squared".to_string(),
+        help: Some("give it in larger units".to_string()),
+    }
+    .into()
 }
 
 fn feature(
@@ -684,12 +707,7 @@ fn feature(
             let Moments { mass, mean, squares } = found.moments;
             let sd = (squares / mass).sqrt();
             if !sd.is_finite() {
-                return Err(ErrorKind::Column {
-                    column,
-                    what: "has values too large to be squared".to_string(),
-                    help: Some("give it in larger units".to_string()),
-                }
-                .into());
+                return Err(too_large(column));
             }
             if sd == 0.0 && !is_intercept(mean) {
                 constant(warnings);

@@ -1,5 +1,7 @@
 //! A table: a source with a purpose for each column in use (features, label, weight).
 
+use std::collections::HashSet;
+
 use crate::block::{Field, Kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::source::Source;
@@ -48,12 +50,13 @@ impl Table {
             None => (0..all.len()).filter(|&c| c != label && Some(c) != weight).collect(),
         };
         features.retain(|c| !excluded.contains(c));
-        for (i, &c) in features.iter().enumerate() {
+        let mut seen = HashSet::with_capacity(features.len());
+        for &c in &features {
             let what = if c == label {
                 "is the label and cannot be a feature"
             } else if Some(c) == weight {
                 "is the weight and cannot be a feature"
-            } else if features[..i].contains(&c) {
+            } else if !seen.insert(c) {
                 "is named twice"
             } else {
                 continue;

@@ -113,6 +113,13 @@ pub fn verify(engine: &impl Engine, fit: &Fit, settings: &VerifySettings) -> Res
     if settings.draws < 10 {
         return Err(Error::setting("--draws", "must be at least 10 to estimate a variance"));
     }
+    if count < 10 {
+        return Err(ErrorKind::Numerical {
+            what: format!("the posterior has {count} draws, and a variance is estimated from at least 10"),
+            help: Some("fit again with more --draws".to_string()),
+        }
+        .into());
+    }
     let wanted = settings.draws.min(count);
     let chosen: Vec<usize> = (0..wanted).map(|s| s * count / wanted).collect();
     let all: Vec<&[f64]> = fit.draws.rows().collect();

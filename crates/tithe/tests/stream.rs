@@ -11,7 +11,7 @@ use tithe::generate::Recipe;
 use tithe::merge::merge;
 use tithe::model::likelihood::Curvature;
 use tithe::points::Points;
-use tithe::progress::Silent;
+use tithe::progress::{Event, Observer, Silent};
 use tithe::rng::{Purpose, Seed, open_unit};
 use tithe::search::largest_relative_error;
 use tithe::selection::Size;
@@ -240,6 +240,70 @@ fn a_stream_in_memory_is_the_one_on_disk() {
     assert!(!there());
     on_disk.save().expect("saved");
     assert!(there());
+}
+
+/// An observer who has had enough.
+struct Impatient;
+
+impl Observer for Impatient {
+    fn event(&self, _event: Event) {}
+
+    fn cancelled(&self) -> bool {
+        true
+    }
+}
+
+/// Stopped in the middle of a block, and gone on with: as if nothing had been.
+#[test]
+fn who_stops_in_the_middle_of_a_block_loses_nothing() {
+    let columns: Table2 = Recipe::Mixture.data(Seed(2), 3_500).columns();
+    let source = Columns::new(columns.clone()).expect("columns");
+    for warmup_rows in [1_000, 1_700] {
+        let build = settings(Method::Calibrated, 100, 1);
+        let settings = StreamSettings { build, block: 1_000, warmup_rows, ..StreamSettings::default() };
+        let bytes =
+            |stream: &Stream| coreset_bytes(&stream.snapshot(&Silent).expect("a snapshot")).expect("bytes");
+        let feed = |stream: &mut Stream, range, observer: &dyn Observer| {
+            stream.take_columns(&source, &roles()).expect("its columns");
+            stream.push(rows(&columns, range).segment, observer)
+        };
+        let mut whole = Stream::in_memory(&settings, Some(1)).expect("a stream");
+        feed(&mut whole, 0..3_500, &Silent).expect("taken in");
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut stopped = Stream::open(folder.path(), &settings, Some(1)).expect("a state");
+        feed(&mut stopped, 0..2_300, &Impatient).expect("its rows are in");
+        assert_eq!((stopped.progress().rows, stopped.progress().blocks), (2_300, 0));
+        stopped.save().expect("saved");
+        assert_eq!(stopped.saved().rows, 2_300);
+        drop(stopped);
+        let mut again = Stream::open(folder.path(), &settings, Some(1)).expect("the state");
+        feed(&mut again, 2_300..3_500, &Silent).expect("taken in");
+        assert_eq!(bytes(&again), bytes(&whole));
+    }
+}
+
+/// A block of one class cannot be learnt from: nothing of it is kept, and nobody is told that it were.
+#[test]
+fn a_block_that_fails_is_not_saved() {
+    let mut columns: Table2 = Recipe::Mixture.data(Seed(2), 1_500).columns();
+    let label = columns.last_mut().expect("a label");
+    assert_eq!(label.0, "y");
+    label.1[..1_000].fill(1.0);
+    let source = Columns::new(columns.clone()).expect("columns");
+    let build = settings(Method::Calibrated, 100, 1);
+    let settings = StreamSettings { build, block: 1_000, warmup_rows: 1_000, ..StreamSettings::default() };
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut stream = Stream::open(folder.path(), &settings, Some(1)).expect("a state");
+    stream.take_columns(&source, &roles()).expect("its columns");
+    stream.push(rows(&columns, 0..1_000).segment, &Silent).expect_err("one class");
+    stream.save().expect("nothing to save");
+    assert_eq!(stream.saved().rows, 0);
+    for refused in [
+        stream.push(rows(&columns, 1_000..1_500).segment, &Silent).expect_err("broken"),
+        stream.snapshot(&Silent).expect_err("broken"),
+    ] {
+        assert!(refused.to_string().contains("has a block that failed"), "{refused}");
+    }
 }
 
 /// Observation 2 of the paper: after L steps the error is at most `(1+ε)^L − 1`. By the theorem a step may fail with probability

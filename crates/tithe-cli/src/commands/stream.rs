@@ -61,9 +61,9 @@ pub fn run(args: &StreamArgs) -> Result<()> {
     };
     // Whatever ended the reading, rows that came before it are in.
     stream.save()?;
-    let in_now = stream.progress().rows;
-    if end.is_err() && in_now > before.rows {
-        let rows = counted(in_now - before.rows, "row");
+    let saved = stream.saved().rows;
+    if end.is_err() && saved > before.rows {
+        let rows = counted(saved - before.rows, "row");
         show::message(&format!("note: {rows} that came before are in; to feed the same again, add --replay"));
     }
     let end = end?;
@@ -84,8 +84,9 @@ pub fn run(args: &StreamArgs) -> Result<()> {
         let coreset = stream.snapshot(if end == End::Complete { &watcher } else { &Silent })?;
         write_coreset(&coreset, output)?;
     }
-    tell(args, before, stream.progress(), end, start.elapsed());
-    match &args.output {
+    let output = args.output.as_deref();
+    tell(args, before, stream.progress(), end, output.filter(|_| ended), start.elapsed());
+    match output {
         Some(path) if !ended => {
             let what = format!("its rows are in, but '{}' was not written: {GO_ON}", path.display());
             Err(ErrorKind::Stopped { what }.into())
@@ -156,13 +157,14 @@ impl Feeder<'_> {
             let done: Vec<String> = self.stream.parts().map(str::to_string).collect();
             let ready = now.iter().filter(|(path, facts)| seen.get(*path) == Some(facts));
             let ready = ready.map(|(path, _)| (path.clone(), file_name(path)));
-            // The part that was being read when the stream stopped comes first.
+            // The part that was being read when the stream stopped comes first, for as long as it is there.
+            let first = resumed.as_ref().filter(|name| now.keys().any(|path| file_name(path) == **name));
             let next = ready
-                .filter(|(_, name)| !done.contains(name) || resumed.as_ref() == Some(name))
-                .min_by_key(|(_, name)| (resumed.as_ref() != Some(name), name.clone()));
+                .filter(|(_, name)| first.map_or(!done.contains(name), |first| first == name))
+                .min_by_key(|(_, name)| name.clone());
             seen = now;
             if let Some((path, name)) = next {
-                resumed = None;
+                resumed = resumed.filter(|resumed| *resumed != name);
                 let skipped = self.stream.begin_part(&name);
                 let source = self.open(&[path.display().to_string()])?;
                 if self.read(&*source, skipped)? == End::Stopped {
@@ -261,7 +263,8 @@ fn repair_state(args: &StreamArgs) -> Result<()> {
     Ok(())
 }
 
-fn tell(args: &StreamArgs, before: Progress, now: Progress, end: End, time: Duration) {
+/// Tells how far the stream is, how it ended, and what was written.
+fn tell(args: &StreamArgs, before: Progress, now: Progress, end: End, output: Option<&Path>, time: Duration) {
     let new = now.rows - before.rows;
     if args.show.json {
         let mut record: Value = json!(now);
@@ -269,7 +272,7 @@ fn tell(args: &StreamArgs, before: Progress, now: Progress, end: End, time: Dura
         record["new_rows"] = json!(new);
         record["stopped"] = json!(end == End::Stopped);
         record["seconds"] = json!(time.as_secs_f64());
-        record["output"] = json!(args.output.as_ref().filter(|_| end == End::Complete));
+        record["output"] = json!(output);
         show::print(&format!("{record}\n"));
         return;
     }
@@ -296,9 +299,7 @@ fn tell(args: &StreamArgs, before: Progress, now: Progress, end: End, time: Dura
         number(time.as_secs_f64()),
         count((new as f64 / time.as_secs_f64().max(1e-9)) as u64)
     );
-    if let Some(output) = &args.output
-        && end == End::Complete
-    {
+    if let Some(output) = output {
         text += &format!("  {}: the coreset of all of them\n", output.display());
     }
     show::print(&text);

@@ -149,7 +149,8 @@ fn compare(own: &Gaussian, full: &Gaussian, rows: usize, predicted_kl: Option<f6
             help: None,
         })
     })?;
-    let values: Vec<f64> = (0..dim).map(|i| eigen.S()[i].max(f64::MIN_POSITIVE)).collect();
+    // Less than that is rounding, and may be negative.
+    let values: Vec<f64> = (0..dim).map(|i| eigen.S()[i].max(f64::EPSILON)).collect();
     let shift: Vec<f64> = own.mean.iter().zip(&full.mean).map(|(a, b)| a - b).collect();
     let mut kl = 0.5 * quadratic(full.precision.as_ref(), &shift);
     // ½(1/e − 1 + ln e) without cancellation where e is near 1.
@@ -286,6 +287,21 @@ mod tests {
         assert!(loading > 0.8, "{loading}");
         assert!(certificate.kl > 1.0, "{}", certificate.kl);
         assert!(matches!(certificate.verdict, Verdict::TooSmall { try_size } if try_size > robbed.len()));
+    }
+
+    /// With next to no information in a direction, and so little that rounding has the last word.
+    #[test]
+    fn a_direction_without_information_is_no_good_sign() {
+        let full = Gaussian { mean: vec![0.0; 3], precision: Mat::from_fn(3, 3, |i, j| f64::from(i == j)) };
+        for least in [1e-14, 1e-17, 1e-40, 1e-300] {
+            let diagonal = [1.0, least, 1.0];
+            let precision = Mat::from_fn(3, 3, |i, j| if i == j { diagonal[i] } else { 0.0 });
+            let certificate = compare(&Gaussian { mean: vec![0.0; 3], precision }, &full, 100, None)
+                .expect("a certificate");
+            assert!(certificate.kl > 1e12 && certificate.kl.is_finite(), "{least}: {}", certificate.kl);
+            assert!(matches!(certificate.verdict, Verdict::TooSmall { .. }), "{least}");
+            assert_eq!(certificate.deficiencies.len(), 1);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
 
+use crate::engine::physical_memory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::likelihood::Curvature;
 use crate::model::prior::{Prior, Priors};
@@ -86,6 +87,21 @@ pub(crate) fn mode_from_afar(likelihood: &mut impl Likelihood, priors: &Priors, 
     if slabs == *priors { Ok(first) } else { mode(likelihood, priors, first.mode, near) }
 }
 
+/// Refuses models whose Hessians the machine cannot hold.
+fn check_memory(dim: usize) -> Result<()> {
+    // Every thread's sums for half a Hessian, 64 bytes an entry, and a few whole ones: of a look, a factor, a map.
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let bytes = (dim as u64).saturating_pow(2).saturating_mul(32 * threads as u64 + 64);
+    if bytes <= physical_memory().unwrap_or(isize::MAX as u64) {
+        return Ok(());
+    }
+    let gigabytes = bytes as f64 / (1u64 << 30) as f64;
+    Err(numerical(
+        format!("the Hessian of {dim} coefficients needs {gigabytes:.0} GiB of memory, more than there is"),
+        "leave columns out with --exclude; --method sensitivity and --method uniform build without it",
+    ))
+}
+
 /// Damped Newton steps from `start` until the squared decrement `∇ᵀH⁻¹∇`, the squared distance to the mode in posterior
 /// standard deviations, is `near` 0, or the curvature is [steady](Likelihood::steady) from here on.
 pub(crate) fn mode(
@@ -94,6 +110,7 @@ pub(crate) fn mode(
     start: Vec<f64>,
     near: f64,
 ) -> Result<Mode> {
+    check_memory(start.len())?;
     let flat = priors.coefficients.iter().any(Prior::is_improper);
     let mut theta = start;
     let mut here = Local::new(likelihood.look(&theta)?, priors, &theta);
@@ -251,4 +268,16 @@ fn not_finite() -> Error {
 
 fn numerical(what: impl Into<String>, help: &str) -> Error {
     ErrorKind::Numerical { what: what.into(), help: Some(help.to_string()) }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_machine_cannot_hold_is_refused() {
+        assert!(check_memory(1_000).is_ok());
+        let error = check_memory(10_000_000).expect_err("too large").to_string();
+        assert!(error.starts_with("the Hessian of 10000000 coefficients needs "), "{error}");
+    }
 }

@@ -127,7 +127,10 @@ impl ThinPoints {
             let (mut margin, mut loss, mut pull) = (Lane::ZERO, Lane::ZERO, Lane::ZERO);
             let first = start;
             for (g, &end) in tile.ends.iter().enumerate() {
-                let mut sum = groups(&tile.y)[g].map(|y| y * shared);
+                let mut sum = groups(&tile.y)[g];
+                for sum in &mut sum {
+                    *sum *= shared;
+                }
                 for (&column, difference) in
                     self.columns[start..end].iter().zip(&self.differences[start..end])
                 {

@@ -231,6 +231,10 @@ impl NdjsonUnit {
         wrong: &mut dyn FnMut(Error) -> Result<()>,
     ) -> Result<()> {
         let plan = &*self.plan;
+        if self.chunk.is_cut {
+            let (path, what) = (self.file().to_path_buf(), "the row does not end".to_string());
+            return Err(ErrorKind::Cell { path, row: 0, column: None, what, help: None }.into());
+        }
         let mut builders: Vec<Builder> = plan
             .fields
             .iter()
@@ -346,6 +350,17 @@ mod tests {
         assert_eq!(rows, 3);
         assert_eq!(numbers[..2], [1.0, 2.5]);
         assert_eq!(numbers[2].to_bits(), MISSING.to_bits());
+    }
+
+    #[test]
+    fn a_row_without_end_is_no_bad_row_to_leave_out() {
+        let part = open("{\"a\":1}\n").expect("a file");
+        let reader = std::io::repeat(b'x').take(100 << 20);
+        let mut scan = part.scan_once(&[0], Box::new(reader)).expect("a scan");
+        let unit = scan.next_unit().expect("a chunk").expect("a unit");
+        let error =
+            unit.decode_leniently(&mut |_| Ok(()), &mut |_| panic!("left out")).expect_err("an error");
+        assert_eq!(error.to_string(), "'a.ndjson', row 1: the row does not end");
     }
 
     #[test]

@@ -339,8 +339,9 @@ impl Directory {
         let copy = self.path.join(format!("manifest-{:015}.json", manifest.sequence));
         Output::create(&current)?.write(text.as_bytes())?;
         self.sync()?;
-        // The copy is for bad days: a crash may tear it or leave it out, and the state is good without it.
-        fs::write(&copy, &text).map_err(|error| Error::io("write", &copy, error))
+        // The copy is for bad days: a crash or a full disk may tear it or leave it out, and the state is good without it.
+        let _ = fs::write(&copy, &text);
+        Ok(())
     }
 
     /// Makes what was renamed last.
