@@ -93,9 +93,12 @@ pub(crate) fn calibrated(
             _ => run_over_the_same(engine, learnt, grouping),
         })?;
     let fits = |distinct: &Option<Distinct>, size: usize| matches!(distinct, Some(Distinct::Rows(rows)) if rows.mass.len() <= size);
-    let few = if fits(&distinct, size) { distinct.take() } else { None };
-    if let Some(exact) = exact_coreset(engine, learnt, settings, size as u64, few, &facts, clock)? {
-        return Ok(exact);
+    // All rows as they are leave what was left before: who makes up for it must weigh even them anew.
+    if !place.makes_up() {
+        let few = if fits(&distinct, size) { distinct.take() } else { None };
+        if let Some(exact) = exact_coreset(engine, learnt, settings, size as u64, few, &facts, clock)? {
+            return Ok(exact);
+        }
     }
 
     let mode = match start {
@@ -283,6 +286,11 @@ impl<'a> Place<'a> {
             Place::Step { remainder, .. } | Place::Last(remainder) => remainder,
             Place::Alone | Place::At(_) => None,
         }
+    }
+
+    /// True if all that was left before is to be made up for.
+    pub(crate) fn makes_up(self) -> bool {
+        matches!(self, Place::Last(Some(_)))
     }
 
     /// The same, had nothing been left before.

@@ -136,7 +136,8 @@ fn joined(parts: &[&Provenance]) -> Provenance {
     }
 }
 
-/// A coreset of a coreset, of the size asked for; the coreset itself where it is no larger than that. And what it leaves.
+/// A coreset of a coreset, of the size asked for; the coreset itself where it is no larger than that, and has nothing to make up for.
+/// And what it leaves.
 pub(crate) fn compress(
     union: Coreset,
     settings: &BuildSettings,
@@ -144,7 +145,7 @@ pub(crate) fn compress(
     threads: Option<usize>,
     observer: &dyn Observer,
 ) -> Result<(Coreset, Option<Quadratic>)> {
-    if matches!(settings.size, Size::Rows(size) if union.rows.len() <= size) {
+    if matches!(settings.size, Size::Rows(size) if union.rows.len() <= size) && !place.makes_up() {
         return Ok((union, place.remainder().cloned()));
     }
     let Coreset { fields, rows, weights, encoding, provenance: before } = union;

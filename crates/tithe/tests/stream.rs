@@ -104,6 +104,18 @@ fn the_end_of_a_stream_is_near_the_full_posterior() {
     }
 }
 
+/// After 2ⁿ blocks one coreset is held, no larger than what is asked for: what its steps left must still be made up for.
+#[test]
+fn a_snapshot_of_one_coreset_makes_up_for_its_steps() {
+    for blocks in [2, 8] {
+        let columns: Table2 = Recipe::Mixture.data(Seed(0), blocks * 4_000).columns();
+        let calibrated = settings(Method::Calibrated, 400, 0);
+        let coreset = stream(&columns, 4_000, calibrated, Reference::Renewed);
+        let certified = certify(&engine(columns), &coreset, &CertifySettings::default()).expect("certified");
+        assert!(certified.certificate.kl < 0.003, "{blocks}: {}", certified.certificate.kl);
+    }
+}
+
 /// The coresets and what they leave have the gradient and the Hessian of all rows: exactly where the first block was reduced, to
 /// second order after more, however little the coresets themselves know of the Hessian.
 #[test]

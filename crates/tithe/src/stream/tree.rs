@@ -177,6 +177,7 @@ impl Tree {
     pub fn snapshot(&self, pending: Option<Rows>, observer: &dyn Observer) -> Result<Coreset> {
         let mut held: Vec<Coreset> = self.levels.iter().rev().flatten().cloned().collect();
         let mut remainder = self.remainder.clone();
+        let is_one_block = self.blocks + u64::from(pending.is_some()) == 1;
         if let Some(rows) = pending {
             let leaf = self.leaf(rows, observer)?;
             held.push(leaf.coreset);
@@ -189,7 +190,9 @@ impl Tree {
             Size::Guarantee { .. } => all,
             Size::Rows(_) | Size::Kl { .. } => {
                 let node = self.node(Node { level: SNAPSHOT, index: self.blocks });
-                let place = self.pilot.as_deref().map_or(Place::Last(remainder.as_ref()), Place::At);
+                // One block stood alone, and left nothing that it could make up for.
+                let left = remainder.as_ref().filter(|_| !is_one_block);
+                let place = self.pilot.as_deref().map_or(Place::Last(left), Place::At);
                 compress(all, &node, place, self.settings.threads, observer)?.0
             }
         };
