@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule};
 use serde_json::json;
 use tithe::build::build_on;
-use tithe::engine::{LocalEngine, physical_memory};
+use tithe::engine::LocalEngine;
 use tithe::error::Error;
 use tithe::files::{
     Output, RowFormat, coreset_bytes, coreset_table, read_coreset, read_coreset_from, write_coreset,
@@ -16,6 +16,7 @@ use tithe::files::{
 use tithe::fit::fit_coreset;
 use tithe::full_data::open_with;
 use tithe::generate::{Recipe, write_generated};
+use tithe::machine::physical_memory;
 use tithe::rng::Seed;
 use tithe::source::{Input, OpenOptions};
 use tithe::table::Table;

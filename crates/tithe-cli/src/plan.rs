@@ -5,17 +5,18 @@ use std::path::{Path, PathBuf};
 use tithe::build::BuildSettings;
 use tithe::coreset::Method;
 use tithe::encoding::{Encoding, Unseen};
-use tithe::engine::{EngineSettings, Missing, physical_memory};
+use tithe::engine::{EngineSettings, Missing};
 use tithe::error::{Error, ErrorKind, Result};
-use tithe::files::read_coreset;
+use tithe::files::{find_story, read_coreset};
 use tithe::fit::FitSettings;
 use tithe::full_data::open_as;
+use tithe::machine::physical_memory;
 use tithe::mcmc::Settings;
 use tithe::model::PriorChoice;
 use tithe::rng::Seed;
 use tithe::selection::Size;
 use tithe::sensitivity::CenterRule;
-use tithe::source::{OpenOptions, Source, find_inputs, open};
+use tithe::source::{OpenOptions, Source, UniqueKeys, find_inputs, open};
 use tithe::stream::StreamSettings;
 use tithe::survey::EncodingSettings;
 use tithe::table::{Roles, Table};
@@ -82,6 +83,28 @@ pub fn refuse_overwriting(files: &[PathBuf], output: &Path) -> Result<()> {
         let what = "is both input and output; the result would destroy the data".to_string();
         let help = Some("name another file with -o".to_string());
         return Err(ErrorKind::WrongFile { path: output.to_path_buf(), what, help }.into());
+    }
+    Ok(())
+}
+
+/// Refuses coresets among the data, unless their weights are taken for weights: each row stands for many.
+pub fn refuse_coresets(table: &Table) -> Result<()> {
+    for file in table.source().files() {
+        let Some(story) = find_story(&file)?.filter(|story| story.kind == "coreset") else { continue };
+        let [weight, row] =
+            ["weight_column", "row_column"].map(|key| story.json[key].as_str().unwrap_or(key));
+        let is_weighed = table.weight().is_some_and(|field| field.name == weight);
+        if !is_weighed || table.features().iter().any(|field| field.name == row) {
+            return Err(ErrorKind::WrongFile {
+                what: format!("is a coreset: its column '{weight}' says how many rows each stands for"),
+                help: Some(format!(
+                    "`tithe merge {} --size …` makes a smaller one; as data it needs --weight {weight} --exclude {row}",
+                    file.display()
+                )),
+                path: file,
+            }
+            .into());
+        }
     }
     Ok(())
 }
@@ -263,13 +286,13 @@ pub fn fit(args: &FitArgs) -> Result<FitSettings> {
 /// `coefficient,value` is a header).
 fn coefficients(path: &Path) -> Result<Vec<(String, f64)>> {
     let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
+    let text = text.trim_start_matches('\u{feff}');
     let malformed = |what: String| -> Error {
         let help = Some("write a JSON object, or one `coefficient,value` a line".to_string());
         ErrorKind::Malformed { path: PathBuf::from(path), what, help }.into()
     };
     if text.trim_start().starts_with('{') {
-        let object: serde_json::Map<String, serde_json::Value> =
-            serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
+        let UniqueKeys(object) = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
         return object
             .into_iter()
             .map(|(name, value)| match value.as_f64() {

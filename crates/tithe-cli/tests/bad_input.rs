@@ -242,17 +242,90 @@ fn text_where_numbers_were_before() {
     scratch.write("earlier.csv", "x,y\n1,0\n2,1\n");
     scratch.refuses("earlier.csv data.csv --label y", 1, &message);
 
-    // Among the first rows, too, as long as numbers come first and are more.
-    let scratch = Scratch::with_csv("x,y\n1,0\n2,1\noops,1\n4,0\n");
-    scratch.refuses(LABEL, 1, &message.replace("20001", "3"));
+    // Among the first rows, too, wherever it stands, as long as numbers are more; and a truth as well.
+    for (word, row) in [("oops", 1), ("oops", 3), ("true", 1), ("true", 4)] {
+        let mut rows = vec!["1,0", "2,1", "4,0"];
+        let wrong = format!("{word},1");
+        rows.insert(row - 1, &wrong);
+        let message = message.replace("20001", &row.to_string()).replace("oops", word);
+        Scratch::with_csv(format!("x,y\n{}\n", rows.join("\n"))).refuses(LABEL, 1, &message);
+    }
     let rows = Scratch::with_csv("x,y\n1,0\n2,1\noops,1\n4,0\n").build(&format!("{LABEL} --text x"));
     assert_eq!(rows["dimension"], 4);
-    let mostly_text = Scratch::with_csv("x,y\nA1,0\n2,1\n3,1\n4,0\n").build(LABEL);
-    assert_eq!(mostly_text["dimension"], 4, "text comes first");
+    let mostly_text = Scratch::with_csv("x,y\n1,0\nA,1\n3,1\nB,0\n").build(LABEL);
+    assert_eq!(mostly_text["dimension"], 4, "numbers are not more");
     let rows = "{\"x\":1,\"y\":0}\n{\"x\":2,\"y\":1}\n{\"x\":\"oops\",\"y\":1}\n";
     let scratch = Scratch::new();
     let told = "error: 'data.ndjson', row 3, column 'x': '\"oops\"' is not a number\n";
     scratch.write("data.ndjson", rows).refuses("data.ndjson --label y", 1, told);
+}
+
+#[test]
+fn integers_beyond_what_a_number_holds_in_ndjson() {
+    for (integer, is_exact) in [
+        ("9007199254740992", true),
+        ("9007199254740993", false),
+        ("-9007199254740993", false),
+        ("18446744073709551615", false),
+    ] {
+        let scratch = Scratch::new();
+        scratch.write("a.ndjson", format!("{{\"x\":1,\"y\":0}}\n{{\"x\":{integer},\"y\":1}}\n"));
+        let outcome = scratch.run(&format!("build a.ndjson --label y -o {CORE}"));
+        assert_eq!(outcome.code == Some(0), is_exact, "{integer}: {outcome:?}");
+        let told = "error: values that cannot be used in 'x' (1 integers beyond 2^53";
+        assert!(is_exact || outcome.err.starts_with(told), "{integer}: {}", outcome.err);
+    }
+}
+
+#[test]
+fn keys_that_stand_twice() {
+    let scratch = Scratch::new();
+    scratch.write("data.ndjson", "{\"x\":1,\"y\":0}\n{\"x\":1,\"x\":2,\"y\":1}\n").refuses(
+        "data.ndjson --label y",
+        1,
+        "error: 'data.ndjson', row 2: is not a JSON object ('x' has two values at line 1 column 12)\n  \
+         help: write one flat JSON object a line\n",
+    );
+}
+
+/// Files that begin with the mark of a byte order, or packed by a program that begins with a frame to be skipped.
+#[test]
+fn what_some_programs_put_first() {
+    let rows: String = (0..50).map(|n| format!("{} 1:{} 2:{}\n", n % 2, n, n * n % 7)).collect();
+    let objects: String = (0..50).map(|n| format!("{{\"y\":{},\"x\":{}}}\n", n % 2, n * n % 7)).collect();
+    let table: String = (0..50).map(|n| format!("{},{}\n", n % 2, n * n % 7)).collect();
+    let packed = zstd::encode_all(format!("y,x\n{table}").as_bytes(), 3).expect("packed");
+    let skipped = [&[0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 1, 2, 3, 4][..], &packed].concat();
+    for (name, plain, other) in [
+        ("a.svm", rows.clone().into_bytes(), format!("\u{feff}{rows}").into_bytes()),
+        ("a.ndjson", objects.clone().into_bytes(), format!("\u{feff}{objects}").into_bytes()),
+        ("a.csv.zst", packed.clone(), skipped),
+    ] {
+        let scratch = Scratch::new();
+        let label = if name == "a.svm" { "" } else { "--label y" };
+        let built = [plain, other].map(|bytes| {
+            scratch.write(name, bytes);
+            scratch.succeed(&format!("build {name} {label} -o {CORE}"));
+            scratch.read(CORE)
+        });
+        assert!(built[0] == built[1], "{name}");
+    }
+}
+
+/// The first row of the data that has it, whichever the clustering looked at.
+#[test]
+fn levels_that_an_encoding_does_not_know_are_placed() {
+    let mut text = Mixed::new(3_000).csv();
+    let scratch = Scratch::with_csv(&text);
+    scratch.succeed(&format!("build {LABEL} --size 100 -o known.parquet"));
+    text += "1,2,Atlantis,1\n1,2,Atlantis,0\n1,2,Avalon,1\n";
+    scratch.write("data.csv", &text).write("more.csv", &text);
+    for (data, method) in [("data.csv", "calibrated"), ("data.csv more.csv", "uniform")] {
+        let line = format!("build {data} --encoding known.parquet --method {method} --size 100 -o {CORE}");
+        let told = scratch.run(&line).err;
+        let what = "error: column 'city': the level 'Atlantis' in row 3001 of 'data.csv' was not there";
+        assert!(told.starts_with(what), "{told}");
+    }
 }
 
 #[test]
@@ -519,7 +592,17 @@ fn constant_columns_are_kept_with_a_warning() {
 fn a_coreset_as_data_needs_its_weights() {
     let scratch = Scratch::with_csv("x,y\n1,0\n2,1\n3,0\n4,1\n");
     assert_eq!(scratch.run(&format!("build {LABEL} -o {CORE}")).code, Some(0));
-    let again = scratch.run(&format!("build {CORE} --label y -o again.parquet"));
+    let refused = format!(
+        "error: '{CORE}' is a coreset: its column 'weight' says how many rows each stands for\n  \
+         help: `tithe merge {CORE} --size …` makes a smaller one; as data it needs --weight weight --exclude row\n"
+    );
+    for flags in ["", "--weight weight", "--exclude row"] {
+        let again = scratch.run(&format!("build {CORE} --label y {flags} -o again.parquet"));
+        assert_eq!((again.code, &again.err), (Some(1), &refused), "{flags}");
+    }
+    // The same columns in a file that does not say what it is.
+    scratch.write("columns.csv", "x,y,weight,row\n1,0,2,0\n2,1,2,1\n3,0,2,2\n");
+    let again = scratch.run("build columns.csv --label y -o again.parquet");
     let warning = "warning: columns 'weight' and 'row' are taken for features: \
                    if this is a coreset, name 'weight' as the weight and exclude 'row'\n";
     assert_eq!(again.code, Some(0));

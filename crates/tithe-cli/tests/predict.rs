@@ -191,10 +191,17 @@ fn exports_hold_the_weighted_rows_and_the_priors() {
             assert!(text.contains(word), "{tool} lacks {word}:\n{text}");
         }
         let data: Value = serde_json::from_slice(&scratch.read(&format!("{tool}/data.json"))).expect("JSON");
-        assert_eq!(
-            data["coefficients"],
-            serde_json::json!(["intercept", "x1", "x2", "city=Bern", "city=Genf"])
-        );
+        if tool == "stan" {
+            // Stan's reader takes numbers alone.
+            fn is_number(value: &Value) -> bool {
+                value.is_number() || value.as_array().is_some_and(|values| values.iter().all(is_number))
+            }
+            let entries = data.as_object().expect("an object");
+            assert!(entries.len() == 9 && entries.values().all(is_number), "{:?}", entries.keys());
+        } else {
+            let names = serde_json::json!(["intercept", "x1", "x2", "city=Bern", "city=Genf"]);
+            assert_eq!(data["coefficients"], names);
+        }
         let weights: Vec<f64> = serde_json::from_value(data["weight"].clone()).expect("weights");
         assert_eq!(weights, core.floats("weight"));
         let labels: Vec<f64> = serde_json::from_value(data["y"].clone()).expect("labels");

@@ -91,10 +91,12 @@ fn what_is_no_posterior_is_refused_and_nothing_is_written() {
         ("report posterior.parquet -o posterior.parquet".to_string(), "posterior.parquet"),
         ("report posterior.parquet -o no/such/r.html".to_string(), "no/such"),
         ("report posterior.parquet -o -".to_string(), "standard output"),
+        (format!("report posterior.parquet -o {CORE}"), "is a coreset, which a page would replace"),
     ] {
         let outcome = scratch.run(&line);
         assert!(outcome.code != Some(0) && outcome.err.contains(word), "{line}: {outcome:?}");
         assert!(!scratch.path("r.html").exists());
     }
     scratch.succeed("inspect posterior.parquet");
+    scratch.succeed(&format!("inspect {CORE}"));
 }

@@ -177,6 +177,11 @@ fn the_search_for_epsilon_needs_a_coreset_with_a_ball() {
     // A coreset that would not be looked at.
     let idle = scratch.run(&format!("verify draws.parquet --data data.csv --coreset {CORE}"));
     assert!(idle.code == Some(2) && idle.err.contains("--epsilon-check"), "{idle:?}");
+    scratch.write("other.csv", Mixed::new(900).csv());
+    scratch.succeed("build other.csv --label y --size 50 --method sensitivity -o other.parquet");
+    let other = scratch.run(&format!("{line} --coreset other.parquet"));
+    let told = "error: 'other.parquet' is a coreset of other rows than the posterior speaks of\n";
+    assert!(other.code == Some(1) && other.err.starts_with(told), "{other:?}");
     let uniform = prepared("uniform");
     let refused = uniform.run(&format!("{line} --coreset {CORE}"));
     assert_eq!(refused.code, Some(2), "{refused:?}");

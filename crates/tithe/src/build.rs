@@ -79,8 +79,9 @@ impl BuildSettings {
         if self.clusters == 0 || self.clusters > 1000 {
             return Err(Error::setting("--clusters", "must be between 1 and 1000"));
         }
-        if !(self.prior_scale > 0.0 && self.prior_scale.is_finite()) {
-            let what = format!("must be positive, but is {}", self.prior_scale);
+        // Beyond these its square, or the inverse of that, is no number to compute with.
+        if !(1e-100..=1e100).contains(&self.prior_scale) {
+            let what = format!("must lie between 1e-100 and 1e100, but is {:e}", self.prior_scale);
             return Err(Error::setting("--prior-scale", what));
         }
         let (Radius::Fixed(radius) | Radius::Auto(radius)) = self.radius;

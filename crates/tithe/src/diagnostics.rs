@@ -424,6 +424,13 @@ pub fn findings(draws: &Draws, summary: &[CoefficientSummary]) -> Vec<Finding> {
             "draw longer (--warmup and --draws twice as large); if it persists the posterior may have several modes",
         );
     }
+    if draws.draws_per_chain() < FEWEST {
+        say(
+            Trouble::FewEffectiveDraws,
+            format!("too few draws to tell what they are worth: {} a chain", draws.draws_per_chain()),
+            "use --draws 1000",
+        );
+    }
     let wanted = ESS_PER_CHAIN * draws.chains.len() as f64;
     if let Some(c) = worst(|c| -c.ess_bulk.min(c.ess_tail)).filter(|c| c.ess_bulk.min(c.ess_tail) < wanted) {
         let few = summary.iter().filter(|c| c.ess_bulk.min(c.ess_tail) < wanted).count();

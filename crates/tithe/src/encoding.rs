@@ -122,6 +122,16 @@ impl Feature {
             _ => 1,
         }
     }
+
+    /// Whether it has such a level; what has no levels has nothing against any.
+    pub(crate) fn knows(&self, level: &str) -> bool {
+        match &self.coding {
+            Coding::Levels { reference, levels } => {
+                level == reference || levels.binary_search_by(|known| known.as_str().cmp(level)).is_ok()
+            }
+            _ => true,
+        }
+    }
 }
 
 impl Encoding {
@@ -300,7 +310,9 @@ impl<'a> Input<'a> {
                         Err(_) if level == reference || unseen == Unseen::Reference => Ok(None),
                         // A dictionary may know more levels than its rows have.
                         Err(_) => match codes.iter().position(|&own| own as usize == code) {
-                            Some(row) => Err(unseen_level(&feature.column, level, block.position(row))),
+                            Some(row) => {
+                                Err(unseen_level(&feature.column, level, &row_name(block.position(row))))
+                            }
                             None => Ok(None),
                         },
                     })
@@ -338,13 +350,10 @@ pub(crate) fn stray_text(codes: &[u32], levels: &[String]) -> (usize, String) {
     (row, format!("'{value}' is not a number"))
 }
 
-fn unseen_level(column: &str, level: &str, position: u64) -> crate::error::Error {
+pub(crate) fn unseen_level(column: &str, level: &str, row: &str) -> crate::error::Error {
     ErrorKind::Column {
         column: column.to_string(),
-        what: format!(
-            "the level '{level}' in {} was not there when the encoding was learnt",
-            row_name(position)
-        ),
+        what: format!("the level '{level}' in {row} was not there when the encoding was learnt"),
         help: Some(
             "where there is such a flag, take it for the reference level with --unseen reference".to_string(),
         ),

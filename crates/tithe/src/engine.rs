@@ -107,16 +107,6 @@ pub fn default_block_rows(columns: usize) -> usize {
     if fitting >= 1 << 16 { 1 << 16 } else { (fitting.max(1).next_power_of_two() / 2).max(1 << 10) }
 }
 
-/// The machine's memory, or the container's limit where that is less.
-pub fn physical_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
-    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    let limit =
-        std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
-    Some((kilobytes * 1024).min(limit.unwrap_or(u64::MAX)))
-}
-
 /// A pool of so many threads; `None` is one a core.
 pub fn thread_pool(threads: Option<usize>) -> Result<rayon::ThreadPool> {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,6 +1,6 @@
 //! A coreset for other tools: its weighted rows as JSON, and a ready model for Stan, PyMC or NumPyro.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::coreset::Coreset;
 use crate::error::Result;
@@ -25,19 +25,26 @@ pub fn export(coreset: &Coreset, priors: &Priors, tool: Tool) -> Result<Vec<(&'s
         Tool::Pymc => ("model.py", pymc(&names, priors)),
         Tool::Numpyro => ("model.py", numpyro(&names, priors)),
     };
-    Ok(vec![("data.json", data(coreset, &names)?), (model_name, model)])
+    let mut data = data(coreset, &names)?;
+    if let (Tool::Stan, Some(data)) = (tool, data.as_object_mut()) {
+        // Stan reads numbers alone; the names stand at the head of its model.
+        data.retain(|key, _| !["coefficients", "label"].contains(&key.as_str()));
+    }
+    Ok(vec![("data.json", format!("{data}\n")), (model_name, model)])
 }
 
 /// The rows as the models want them: standardised, with labels 0 and 1 beside them.
-fn data(coreset: &Coreset, names: &[String]) -> Result<String> {
+fn data(coreset: &Coreset, names: &[String]) -> Result<Value> {
     let points = coreset.points()?;
     let dim = names.len();
     let (center, scale) = coreset.encoding.transform();
-    let signs = signs(coreset)?;
-    let x: Vec<Vec<f64>> =
-        (0..points.len()).map(|n| points.row(n).iter().map(|z| z * signs[n] + 0.0).collect()).collect();
-    let y: Vec<u8> = signs.iter().map(|sign| u8::from(*sign > 0.0)).collect();
-    let data = json!({
+    let labels = coreset.labels()?;
+    let row = |n: usize, is_positive: bool| -> Vec<f64> {
+        points.row(n).iter().map(|z| if is_positive { z + 0.0 } else { 0.0 - z }).collect()
+    };
+    let x: Vec<Vec<f64>> = labels.iter().enumerate().map(|(n, label)| row(n, *label)).collect();
+    let y: Vec<u8> = labels.into_iter().map(u8::from).collect();
+    Ok(json!({
         "N": points.len(),
         "D": dim,
         "X": x,
@@ -49,29 +56,7 @@ fn data(coreset: &Coreset, names: &[String]) -> Result<String> {
         "coefficients": names,
         "label": coreset.encoding.label,
         "rows": coreset.provenance.rows,
-    });
-    Ok(format!("{data}\n"))
-}
-
-/// The labels, ±1.
-fn signs(coreset: &Coreset) -> Result<Vec<f64>> {
-    use crate::block::Column;
-    use crate::encoding::LabelValue;
-    let sign = |is_positive: bool| if is_positive { 1.0 } else { -1.0 };
-    let label = coreset.rows.segment.columns.get(coreset.encoding.features.len());
-    Ok(match (&coreset.encoding.label.positive, label) {
-        (LabelValue::Number(positive), Some(Column::Number(values))) => {
-            values.iter().map(|value| sign(value == positive)).collect()
-        }
-        (LabelValue::Boolean(positive), Some(Column::Number(values))) => {
-            values.iter().map(|value| sign((*value != 0.0) == *positive)).collect()
-        }
-        (LabelValue::Text(positive), Some(Column::Text { codes, levels })) => {
-            codes.iter().map(|code| sign(levels.get(*code as usize) == Some(positive))).collect()
-        }
-        // `Coreset::points` has refused it.
-        _ => Vec::new(),
-    })
+    }))
 }
 
 /// What stands at the head of every model.

@@ -28,7 +28,7 @@ pub use posterior::{
 pub use stan::write_stan_csv;
 pub use text::{RowFormat, RowWriter};
 
-use crate::block::{Column, Field, Kind, RowSet, Segment};
+use crate::block::{Block, Column, Field, Kind, RowSet, Segment};
 use crate::coreset::{Coreset, Provenance};
 use crate::encoding::Encoding;
 use crate::error::{Error, ErrorKind, Result};
@@ -309,8 +309,15 @@ pub struct Story {
 
 /// Reads what a file says of itself, without its rows.
 fn read_story(input: &Input) -> Result<Story> {
+    if let Some(story) = find_story_in(input)? {
+        return Ok(story);
+    }
+    // Parquet that cannot be read is damaged, whosever it is.
+    if input.open()?.bytes(0, 4).is_ok_and(|magic| magic == "PAR1") {
+        open_inputs(vec![input.clone()], &OpenOptions::default())?;
+    }
     let help = "`tithe build` makes coresets, `tithe fit` posteriors";
-    find_story_in(input)?.ok_or_else(|| wrong_file(input.path(), "is no file of tithe's", help))
+    Err(wrong_file(input.path(), "is no file of tithe's", help))
 }
 
 /// What a file says of itself; `None` if it is none of this program's.
@@ -374,12 +381,15 @@ pub fn read_coreset_from(input: &Input) -> Result<Coreset> {
     else {
         return Err(wrong_file(path, "has weights or rows that are not numbers", "build it again"));
     };
+    if let Some(row) = weights.iter().position(|weight| !(weight.is_finite() && *weight >= 0.0)) {
+        let what = format!("has the weight {} in row {}", weights[row], row + 1);
+        return Err(wrong_file(path, &what, "build it again"));
+    }
+    let segment = Segment { columns: values, len };
+    metadata.encoding.check_labels(&Block::new(0, 0, segment.clone()))?;
     Ok(Coreset {
         fields,
-        rows: RowSet {
-            segment: Segment { columns: values, len },
-            positions: positions.iter().map(|&position| position as u64).collect(),
-        },
+        rows: RowSet { segment, positions: positions.iter().map(|&position| position as u64).collect() },
         weights: weights.to_vec(),
         encoding: metadata.encoding,
         provenance: metadata.provenance,

@@ -61,6 +61,7 @@ pub mod fingerprint;
 pub mod fit;
 pub mod full_data;
 pub mod generate;
+pub mod machine;
 mod math;
 pub mod mcmc;
 pub mod merge;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use self::moments::{MomentSums, Moments, sweep};
 use crate::block::{Block, Column, Copying, Field, INEXACT, Kind, MISSING_CODE, RowSet, row_name};
-use crate::encoding::{Coding, Encoding, Feature, Label, LabelValue, Unseen};
+use crate::encoding::{Coding, Encoding, Feature, Label, LabelValue, Unseen, unseen_level};
 use crate::engine::{Engine, Missing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fingerprint::{Fingerprint, RowHasher, STRIP};
@@ -625,7 +625,7 @@ fn learn(
     Ok((encoding, warnings))
 }
 
-/// The known encoding, if the data is of its columns and its two classes. Levels are checked where rows are encoded.
+/// The known encoding, if the data is of its columns, its levels and its two classes.
 fn fitting(
     known: &Encoding,
     unseen: Unseen,
@@ -669,6 +669,15 @@ fn fitting(
         return Err(ErrorKind::Column { column: known.label.column.clone(), what, help: None }.into());
     }
     let unseen = if unseen == Unseen::Error { known.unseen } else { unseen };
+    if unseen == Unseen::Error {
+        let strangers = known.features.iter().zip(&found.columns).flat_map(|(feature, column)| {
+            let levels = column.levels.seen.iter().filter(|(level, _)| !feature.knows(level));
+            levels.map(|(level, seen)| (seen.first, level, &feature.column))
+        });
+        if let Some((first, level, column)) = strangers.min() {
+            return Err(unseen_level(column, level, &row_name(first)));
+        }
+    }
     Ok(Encoding { weight: table.weight().map(|field| field.name.clone()), unseen, ..known.clone() })
 }
 

@@ -318,6 +318,30 @@ fn row_groups_with_other_rows_than_they_claim_are_refused() {
     }
 }
 
+/// Who unpacks a buffer asks for as much memory as it claims, and ends with the program if there is none.
+#[test]
+fn packed_arrow_that_claims_more_than_memory_is_refused() {
+    let values: ArrayRef = Arc::new(Float64Array::from(vec![1.5; 1_000]));
+    let batch = RecordBatch::try_from_iter([("x", values)]).unwrap();
+    let mut bytes = Vec::new();
+    let lz4 = arrow_ipc::writer::IpcWriteOptions::default()
+        .try_with_compression(Some(arrow_ipc::CompressionType::LZ4_FRAME))
+        .unwrap();
+    let mut writer =
+        arrow_ipc::writer::FileWriter::try_new_with_options(&mut bytes, &batch.schema(), lz4).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    drop(writer);
+    assert_eq!(everything(&*open_bytes(&bytes, &OpenOptions::default()).unwrap()).unwrap().len(), 1_000);
+    let length = 8_000i64.to_le_bytes();
+    let places: Vec<usize> = (0..bytes.len() - 8).filter(|&at| bytes[at..at + 8] == length).collect();
+    assert_eq!(places.len(), 1);
+    bytes[places[0]..places[0] + 8].copy_from_slice(&(1i64 << 50).to_le_bytes());
+    let source = open_bytes(&bytes, &OpenOptions::default()).unwrap();
+    let error = everything(&*source).unwrap_err().to_string();
+    assert!(error.contains("a packed buffer claims to be larger than memory"), "{error}");
+}
+
 fn numbers(range: std::ops::Range<i32>) -> ArrayRef {
     Arc::new(range.map(f64::from).collect::<Float64Array>())
 }

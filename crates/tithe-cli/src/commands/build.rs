@@ -28,6 +28,7 @@ pub fn run(args: &BuildArgs) -> Result<()> {
             Table::new(source, &roles)?
         }
     };
+    plan::refuse_coresets(&table)?;
     let output = create_parquet(&args.output)?;
 
     let watcher = Watcher::new(args.show.quiet);

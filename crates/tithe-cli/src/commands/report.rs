@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use serde_json::json;
 use tithe::diagnostics::{CoefficientSummary, quantile};
-use tithe::error::Result;
-use tithe::files::{prior_scale, read_posterior};
+use tithe::error::{ErrorKind, Result};
+use tithe::files::{find_story, prior_scale, read_posterior};
 use tithe::fit::{Basis, Fit};
 use tithe_plot::{Axis, Chart, Color, Curve, Line, Marker, Panel, Point, Scale, escaped};
 
@@ -26,6 +26,11 @@ const CHAIN_COLORS: [Color; 6] =
 pub fn run(args: &ReportArgs) -> Result<()> {
     let fit = read_posterior(&args.posterior)?;
     plan::refuse_overwriting(std::slice::from_ref(&args.posterior), &args.output)?;
+    if let Some(story) = find_story(&args.output).ok().flatten() {
+        let what = format!("is a {}, which a page would replace", story.kind);
+        let help = Some("end its name in .html".to_string());
+        return Err(ErrorKind::WrongFile { path: args.output.clone(), what, help }.into());
+    }
     create_output(&args.output)?.write(page(&fit).as_bytes())?;
     if args.show.json {
         show::print(&format!("{}\n", json!({"output": show::path(&args.output), "findings": fit.findings})));

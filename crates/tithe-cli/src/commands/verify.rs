@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tithe::engine::LocalEngine;
-use tithe::error::Result;
+use tithe::error::{ErrorKind, Result};
 use tithe::files::{read_coreset, read_posterior, write_corrected, write_resampled};
 use tithe::fit::Fit;
 use tithe::rng::Seed;
@@ -18,6 +18,17 @@ use crate::show::{self, Watcher, count, number};
 pub fn run(args: &VerifyArgs) -> Result<()> {
     let fit = read_posterior(&args.posterior)?;
     let coreset = args.coreset.as_deref().filter(|_| args.epsilon_check).map(read_coreset).transpose()?;
+    if let Some(coreset) = coreset.as_ref().filter(|_| !args.force) {
+        let (ours, theirs) = (fit.basis.fingerprint(), coreset.provenance.fingerprint);
+        if ours != theirs {
+            return Err(ErrorKind::WrongFile {
+                path: args.coreset.clone().unwrap_or_default(),
+                what: "is a coreset of other rows than the posterior speaks of".to_string(),
+                help: Some("name the coreset that was fitted".to_string()),
+            }
+            .into());
+        }
+    }
     let own = [Some(args.posterior.clone()), args.coreset.clone()];
     let memory = plan::memory(&args.engine);
     let table = plan::open_full_data(&args.data, &fit.encoding, memory, args.write.as_deref(), own)?;

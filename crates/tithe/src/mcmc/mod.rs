@@ -12,8 +12,8 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::draws::{Chain, Draws};
-use crate::engine::physical_memory;
 use crate::error::{Error, ErrorKind, Result};
+use crate::machine::physical_memory;
 use crate::model::{Gaussian, LogDensity};
 use crate::progress::{Event, Observer};
 use crate::rng::{Purpose, Rng, Seed, open_unit};

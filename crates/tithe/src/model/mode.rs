@@ -4,8 +4,8 @@
 use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
 
-use crate::engine::physical_memory;
 use crate::error::{Error, ErrorKind, Result};
+use crate::machine::physical_memory;
 use crate::model::likelihood::Curvature;
 use crate::model::prior::{Prior, Priors};
 use crate::points::Points;

@@ -8,7 +8,7 @@ use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::{FileDecoder, StreamReader, read_footer_length};
-use arrow_ipc::{Block, root_as_footer, root_as_message};
+use arrow_ipc::{Block, Message, root_as_footer, root_as_message};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 
 use super::batch::{Projection, fields_of, guarded, make_text};
@@ -17,6 +17,7 @@ use super::part::{Part, check_columns, check_names};
 use super::{Scan, Unit};
 use crate::block::{Field, Kind, Segment};
 use crate::error::Result;
+use crate::machine::physical_memory;
 
 type Decoded<T> = std::result::Result<T, ArrowError>;
 
@@ -171,20 +172,48 @@ fn part_of(handle: &Handle, block: &Block, len: i64) -> Decoded<bytes::Bytes> {
 
 fn read_block(handle: &Handle, block: &Block) -> Decoded<Buffer> {
     let len = i64::from(block.metaDataLength()).checked_add(block.bodyLength()).unwrap_or(-1);
-    Ok(Buffer::from(part_of(handle, block, len)?))
+    let bytes = part_of(handle, block, len)?;
+    check_lengths(&bytes, usize::try_from(block.metaDataLength()).unwrap_or(0))?;
+    Ok(Buffer::from(bytes))
+}
+
+/// Refuses packed buffers that claim to be larger than any memory: who unpacks them asks for as much without a second thought.
+fn check_lengths(bytes: &[u8], head: usize) -> Decoded<()> {
+    let message = message_in(bytes)?;
+    let dictionary = message.header_as_dictionary_batch().and_then(|batch| batch.data());
+    let Some(batch) = message.header_as_record_batch().or(dictionary) else { return Ok(()) };
+    if batch.compression().is_none() {
+        return Ok(());
+    }
+    let most = i64::try_from(physical_memory().unwrap_or(u64::MAX)).unwrap_or(i64::MAX);
+    for buffer in batch.buffers().iter().flatten().filter(|buffer| buffer.length() > 0) {
+        let start = usize::try_from(buffer.offset()).ok().and_then(|offset| head.checked_add(offset));
+        let claimed = start.and_then(|start| bytes.get(start..)).and_then(<[u8]>::first_chunk);
+        if claimed.is_none_or(|length| i64::from_le_bytes(*length) > most) {
+            return Err(ArrowError::ParseError(
+                "a packed buffer claims to be larger than memory".to_string(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The message that a block begins with. It is preceded by its length, and in files of today by a mark before that.
+fn message_in(block: &[u8]) -> Decoded<Message<'_>> {
+    let broken = |what: String| ArrowError::ParseError(what);
+    let message = match block {
+        [0xff, 0xff, 0xff, 0xff, _, _, _, _, message @ ..] => message,
+        [_, _, _, _, message @ ..] => message,
+        _ => return Err(broken("a batch has no head".to_string())),
+    };
+    root_as_message(message).map_err(|error| broken(error.to_string()))
 }
 
 /// The number of rows of a batch, without reading the batch.
 fn batch_rows(handle: &Handle, block: &Block) -> Decoded<u64> {
     let broken = |what: String| ArrowError::ParseError(what);
     let head = part_of(handle, block, i64::from(block.metaDataLength()))?;
-    // A message is preceded by its length, and in files of today by a mark before that.
-    let message = match head[..] {
-        [0xff, 0xff, 0xff, 0xff, _, _, _, _, ref message @ ..] => message,
-        [_, _, _, _, ref message @ ..] => message,
-        _ => return Err(broken("a batch has no head".to_string())),
-    };
-    let message = root_as_message(message).map_err(|error| broken(error.to_string()))?;
+    let message = message_in(&head)?;
     let batch = message.header_as_record_batch().ok_or_else(|| broken("a batch is missing".to_string()))?;
     u64::try_from(batch.length()).map_err(|error| broken(error.to_string()))
 }

@@ -10,6 +10,11 @@ const LONGEST_ROW: usize = 64 << 20;
 /// Bytes of a chunk: small enough to stay in a core's cache, large enough to make locks cheap.
 pub(super) const CHUNK: usize = 1 << 20;
 
+/// Text without the mark of its byte order, with which some programs begin a file.
+pub(super) fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
+}
+
 /// Whole rows.
 pub(super) struct Chunk {
     buffer: Vec<u8>,

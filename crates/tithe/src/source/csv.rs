@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_schema::DataType;
 use memchr::{memchr, memchr_iter};
 
-use super::chunk::{Chunk, Chunker};
+use super::chunk::{Chunk, Chunker, without_mark};
 use super::guess::Guess;
 use super::input::{Input, Packing};
 use super::part::{Part, check_columns, check_names};
@@ -51,7 +51,7 @@ impl Delimited {
         let mut chunker = Chunker::new(packing.unpack(&input)?, true, dialect.chunk);
         let mut next_chunk = || chunker.next().map_err(failed);
         let mut first = next_chunk()?.ok_or_else(|| Error::malformed(path, "is empty"))?;
-        let mark = if first.bytes().starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        let mark = first.bytes().len() - without_mark(first.bytes()).len();
         // Blank lines may come before the header, even a whole chunk of them.
         let (mut chunk_start, mut from) = (0, mark);
         while skip_blank(first.bytes(), from) == first.bytes().len() {

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use memchr::memchr;
 
+use super::chunk::without_mark;
 use super::input::{Input, Packing};
 use super::libsvm;
 use crate::error::{Error, ErrorKind, Result};
@@ -101,6 +102,7 @@ fn tell(path: &Path, head: &[u8]) -> Result<Format> {
         }
         _ => {}
     }
+    let head = without_mark(head);
     let first_line = head.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty());
     let first_line = first_line.unwrap_or_default();
     let has_tab = memchr(b'\t', first_line).is_some();

@@ -8,12 +8,10 @@ pub(super) struct Guess {
     numbers: usize,
     truths: usize,
     words: usize,
-    begins_with_number: bool,
 }
 
 impl Guess {
     pub fn number(&mut self) {
-        self.begins_with_number |= self.is_undecided();
         self.numbers += 1;
     }
 
@@ -30,13 +28,14 @@ impl Guess {
         *self == Guess::default()
     }
 
-    /// A few words among numbers are mistakes, which reading the column will tell, and not a column of text.
+    /// A few words or truths among numbers, wherever they stand, are mistakes, which reading the column will tell, and not a column of
+    /// text.
     pub fn kind(self) -> Kind {
-        let Guess { numbers, truths, words, begins_with_number } = self;
+        let Guess { numbers, truths, words } = self;
         match (words, truths) {
-            (1.., _) if begins_with_number && words + truths < numbers => Kind::Number,
             (0, 0) => Kind::Number,
             (0, _) if numbers == 0 => Kind::Boolean,
+            _ if words + truths < numbers => Kind::Number,
             _ => Kind::Text,
         }
     }

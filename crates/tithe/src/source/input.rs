@@ -214,7 +214,8 @@ impl Packing {
     pub fn of(head: &[u8]) -> Packing {
         match head {
             [0x1f, 0x8b, ..] => Packing::Gzip,
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Packing::Zstd,
+            // A frame, or one to be skipped, with which some begin.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Packing::Zstd,
             _ => Packing::Plain,
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_schema::DataType;
 use memchr::{memchr, memchr_iter, memrchr};
 
-use super::chunk::{Chunk, Chunker};
+use super::chunk::{Chunk, Chunker, without_mark};
 use super::input::{Input, Packing};
 use super::part::{Indices, Part, check_columns};
 use super::token::{number, shown};
@@ -186,6 +186,7 @@ impl Libsvm {
 
 /// The lines that hold something, their comments left out.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let bytes = without_mark(bytes);
     let has_comments = memchr(b'#', bytes).is_some();
     let ends = memchr_iter(b'\n', bytes).chain(std::iter::once(bytes.len()));
     let mut start = 0;

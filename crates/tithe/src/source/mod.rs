@@ -25,6 +25,7 @@ mod token;
 
 pub use format::Format;
 pub use input::Input;
+pub use ndjson::UniqueKeys;
 
 use crate::block::{Field, Segment};
 use crate::error::{Error, Result};

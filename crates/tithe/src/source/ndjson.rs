@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_schema::DataType;
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::chunk::{Chunk, Chunker};
+use super::chunk::{Chunk, Chunker, without_mark};
 use super::guess::Guess;
 use super::input::{Input, Packing};
 use super::part::{Part, check_columns};
@@ -18,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// How many rows tell what the columns are and what they hold.
 const ROWS_LOOKED_AT: usize = 10_000;
 /// Integers beyond this are not exact.
-const EXACT: f64 = super::token::EXACT;
+const EXACT: u64 = super::token::EXACT as u64;
 
 /// A file of JSON objects.
 pub(super) struct Ndjson {
@@ -113,11 +114,44 @@ fn field(name: String, kind: Kind) -> Field {
 }
 
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty())
+    without_mark(bytes).split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty())
+}
+
+/// A JSON object none of whose keys stands twice: the last would win without a word.
+pub struct UniqueKeys(pub Map<String, Value>);
+
+impl<'de> Deserialize<'de> for UniqueKeys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<UniqueKeys, D::Error> {
+        struct Reading;
+
+        impl<'de> Visitor<'de> for Reading {
+            type Value = UniqueKeys;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut entries: A,
+            ) -> std::result::Result<UniqueKeys, A::Error> {
+                let mut object = Map::new();
+                while let Some((key, value)) = entries.next_entry::<String, Value>()? {
+                    if object.contains_key(&key) {
+                        return Err(A::Error::custom(format!("'{key}' has two values")));
+                    }
+                    object.insert(key, value);
+                }
+                Ok(UniqueKeys(object))
+            }
+        }
+
+        deserializer.deserialize_map(Reading)
+    }
 }
 
 fn object(path: &Path, row: u64, line: &[u8]) -> Result<Map<String, Value>> {
-    serde_json::from_slice(line).map_err(|error| {
+    serde_json::from_slice(line).map(|UniqueKeys(object)| object).map_err(|error| {
         let what = format!("is not a JSON object ({error})");
         let help = Some("write one flat JSON object a line".to_string());
         ErrorKind::Cell { path: path.to_path_buf(), row, column: None, what, help }.into()
@@ -308,9 +342,9 @@ impl Plan {
             (Kind::Text, Some(value)) => return Err(wrong(value, "is not text")),
             (_, None | Some(Value::Null)) => Cell::Number(MISSING),
             (Kind::Number, Some(Value::Number(number))) => {
-                let value = number.as_f64().unwrap_or(MISSING);
-                let is_inexact = !number.is_f64() && value.abs() > EXACT;
-                Cell::Number(if is_inexact { INEXACT } else { value })
+                let integer = number.as_u64().or(number.as_i64().map(i64::unsigned_abs));
+                let is_inexact = integer.is_some_and(|integer| integer > EXACT);
+                Cell::Number(if is_inexact { INEXACT } else { number.as_f64().unwrap_or(MISSING) })
             }
             (Kind::Boolean, Some(Value::Bool(truth))) => Cell::Number(f64::from(u8::from(*truth))),
             (Kind::Boolean, Some(value)) => return Err(wrong(value, "is neither true nor false")),
