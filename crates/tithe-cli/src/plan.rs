@@ -89,7 +89,8 @@ pub fn refuse_overwriting(files: &[PathBuf], output: &Path) -> Result<()> {
 
 /// Refuses coresets among the data, unless their weights are taken for weights: each row stands for many.
 pub fn refuse_coresets(table: &Table) -> Result<()> {
-    for file in table.source().files() {
+    // Standard input is no file.
+    for file in table.source().files().into_iter().filter(|file| file.is_file()) {
         let Some(story) = find_story(&file)?.filter(|story| story.kind == "coreset") else { continue };
         let [weight, row] =
             ["weight_column", "row_column"].map(|key| story.json[key].as_str().unwrap_or(key));

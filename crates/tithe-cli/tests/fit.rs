@@ -317,9 +317,31 @@ fn one_class_is_no_label() {
     );
 }
 
+/// A coreset is as good as all rows near the mode that it was weighed for.
+#[test]
+fn a_prior_that_leads_away_from_the_certified_mode_is_told() {
+    let scratch = Scratch::with_csv(Mixed::new(2_000).csv());
+    scratch.build("data.csv --label y --size 200");
+    let warning = "warning: the coreset was weighed for priors normal:2, and these move the mode ";
+    for (prior, is_far) in
+        [("normal:2", false), ("normal:1", false), ("cauchy:2.5", false), ("normal:0.02", true)]
+    {
+        let outcome = scratch.run(&format!("fit core.parquet --prior {prior} --strict"));
+        assert_eq!((outcome.code == Some(1), outcome.err.contains(warning)), (is_far, is_far), "{outcome:?}");
+    }
+    // What was weighed for such a prior, or has all rows, has nothing to fear.
+    scratch.build("data.csv --label y --size 200 --prior-scale 0.02");
+    scratch.succeed("fit core.parquet --prior normal:0.02 --strict");
+    scratch.build("data.csv --label y --size 2000");
+    scratch.succeed("fit core.parquet --prior normal:0.02 --strict");
+}
+
 #[test]
 fn too_few_draws_are_told_and_strict_makes_them_fail() {
     let scratch = with_core();
+    let outcome = scratch.run("fit core.parquet --draws 3 --warmup 5 --strict");
+    let told = "warning: too few draws to tell what they are worth: 3 a chain; use --draws 1000\n";
+    assert!(outcome.code == Some(1) && outcome.err.contains(told), "{outcome:?}");
     let outcome = scratch.run("fit core.parquet --draws 20 --warmup 20 --strict -o post.parquet");
     assert_eq!(outcome.code, Some(1));
     assert!(

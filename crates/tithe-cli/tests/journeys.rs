@@ -94,9 +94,10 @@ fn features_called_weight_and_row_are_not_clobbered() {
     assert_eq!(core.floats("tithe.weight"), vec![1.0; 40]);
     assert_eq!(core.rows("tithe.row"), (0..40).collect::<Vec<u64>>());
     scratch.succeed(&format!("inspect {CORE}"));
-    // And once more from that file, all its columns being features.
-    std::fs::rename(scratch.path(CORE), scratch.path("first.parquet")).expect("renamed");
-    scratch.build("first.parquet --label y --size 100");
+    // And once more, where those are features, too.
+    let rows = (0..40).map(|i| format!("{i},{},{},{},{}\n", i * 2, i * i, i % 5, i % 2)).collect::<String>();
+    scratch.write("data.csv", format!("weight,row,tithe.weight,tithe.row,y\n{rows}"));
+    scratch.build("data.csv --label y --size 100");
     let names = read_core(&scratch.path(CORE));
     assert_eq!(names.names()[5..], ["tithe.tithe.weight", "tithe.tithe.row"]);
     scratch.succeed(&format!("inspect {CORE}"));

@@ -328,7 +328,11 @@ fn rows_that_cannot_be_used_are_not_taken_in() {
     let text = Mixed::new(5_300).csv();
     for (row, what, told) in [
         ("inf,1,Basel,1", "infinite", "'x1' (1 infinite, the first in row 5291)"),
-        ("1,1,Basel,7", "label", "row 5291 has the label '7'"),
+        (
+            "1,1,Basel,7",
+            "label",
+            "the label has the value '7' in row 5291, and the encoding knows '0' and '1'",
+        ),
         ("1,1,Chur,1", "level", "the level 'Chur' in row 5291"),
     ] {
         let mut lines: Vec<&str> = text.lines().collect();

@@ -158,7 +158,9 @@ fn build_steps(
         Method::Uniform => select_uniformly(engine, &learnt, settings, &mut clock)?,
     };
 
-    let warnings: Vec<String> = learnt.warnings.into_iter().chain(selected.warning).collect();
+    // A part of something larger may be small.
+    let warning = selected.warning.filter(|_| matches!(place, Place::Alone));
+    let warnings: Vec<String> = learnt.warnings.into_iter().chain(warning).collect();
     for warning in &warnings {
         engine.observer().event(Event::Warning(warning.clone()));
     }

@@ -370,6 +370,8 @@ pub enum Trouble {
     Acceptance,
     /// Draws that are not finite.
     NotFinite,
+    /// Priors that lead away from the mode that a coreset is calibrated for.
+    PriorMovesMode,
     /// Rows that some coefficients separate perfectly, so that only the prior bounds them.
     Separated,
 }

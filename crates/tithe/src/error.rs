@@ -210,10 +210,14 @@ impl Error {
                 "part files must have the same columns, in the same order, of the same kind"
                     .to_string(),
             ),
-            ErrorKind::EncodingMismatch { first, .. } => Some(format!(
-                "build the second again from its data with --encoding {}",
-                first.display()
-            )),
+            ErrorKind::EncodingMismatch { first, second, what } => {
+                // Who knows less is built again.
+                let (which, known) = match what.ends_with("only in the second") {
+                    true => ("first", second),
+                    false => ("second", first),
+                };
+                Some(format!("build the {which} again from its data with --encoding {}", known.display()))
+            }
             ErrorKind::UnknownColumn { available, .. } => Some(columns_there_are(available)),
             ErrorKind::OtherData { .. } => Some(
                 "name the same data, in any order and format, with the same reading flags; or go on all the same with --force"

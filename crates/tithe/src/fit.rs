@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::block::Block;
-use crate::coreset::{Coreset, Provenance};
+use crate::coreset::{CalibrationFacts, Coreset, Provenance};
 use crate::diagnostics::{self, CoefficientSummary, Finding, Trouble};
 use crate::draws::Draws;
 use crate::encoding::{Encoding, Scratch};
@@ -15,7 +15,7 @@ use crate::error::{ErrorKind, Result};
 use crate::fingerprint::Fingerprint;
 use crate::mcmc::{self, Sampler};
 use crate::model::likelihood;
-use crate::model::{Gaussian, LogDensity, Posterior, PriorChoice, Priors};
+use crate::model::{Gaussian, LogDensity, Posterior, Prior, PriorChoice, Priors};
 use crate::newton::{full_mode_from_afar, least_margin};
 use crate::pass::Pass;
 use crate::points::Points;
@@ -183,7 +183,14 @@ fn fit_points(
         mcmc::run(density, &names, &approximation, settings.sampler, &settings.draws, observer)
     })?;
     let separated = points.tiles().all(|tile| least_margin(&tile, approximation.mean()) > 0.0);
-    Ok(finish(draws, encoding, priors, basis, settings, separated))
+    let moved = match &basis {
+        Basis::Coreset { provenance, .. } => {
+            prior_moves(points, provenance, &priors, &approximation, &names)?
+        }
+        Basis::Data { .. } => None,
+    };
+    let more = separated.then(separation).into_iter().chain(moved).collect();
+    Ok(finish(draws, encoding, priors, basis, settings, more))
 }
 
 /// Laplace's approximation for all rows, a pass for each Newton step. The `lp` of a draw is the log-posterior's
@@ -202,7 +209,7 @@ fn approximate(
     let observer = engine.observer();
     let draws =
         pool.install(|| mcmc::run(&density, &names, &gaussian, Sampler::Laplace, &settings.draws, observer))?;
-    Ok(finish(draws, encoding, priors, basis, settings, separated))
+    Ok(finish(draws, encoding, priors, basis, settings, separated.then(separation).into_iter().collect()))
 }
 
 /// The normal approximation of the full data's posterior, on the model's scale: one pass for each Newton step.
@@ -221,6 +228,45 @@ fn full_data_laplace(
     Ok((Gaussian::of_mode(mode, priors)?, peak, separated))
 }
 
+fn separation() -> Finding {
+    Finding {
+        what: Trouble::Separated,
+        how_much: "the coefficients separate the two classes of these rows perfectly (or there is only one class), so the prior alone bounds their size".to_string(),
+        what_to_do: "look for a column that gives the label away, or choose the --prior with care".to_string(),
+    }
+}
+
+/// Standard deviations by which a prior may move the mode from where a coreset was weighed: near it the coreset is as good as all
+/// rows, and farther off nobody has looked.
+const FAR: f64 = 2.0;
+
+/// What to say if these priors lead away from the mode that a coreset is calibrated for.
+fn prior_moves(
+    points: &Points,
+    provenance: &Provenance,
+    priors: &Priors,
+    approximation: &Gaussian,
+    names: &[String],
+) -> Result<Option<Finding>> {
+    let Some(CalibrationFacts { prior_scale, .. }) = provenance.calibration else { return Ok(None) };
+    let certified = Priors { coefficients: vec![Prior::Normal { scale: prior_scale }; names.len()] };
+    if *priors == certified {
+        return Ok(None);
+    }
+    let certified = Posterior::new(points, &certified)?.laplace()?;
+    let moved =
+        |i: usize| (approximation.mean()[i] - certified.mean()[i]).abs() / certified.covariance(i, i).sqrt();
+    let farthest = (0..names.len()).map(|i| (moved(i), i)).max_by(|a, b| a.0.total_cmp(&b.0));
+    Ok(farthest.filter(|(far, _)| *far > FAR).map(|(far, i)| Finding {
+        what: Trouble::PriorMovesMode,
+        how_much: format!(
+            "the coreset was weighed for priors normal:{prior_scale}, and these move the mode {far:.1} standard deviations away for '{}'",
+            names[i]
+        ),
+        what_to_do: "build it with a --prior-scale near theirs, or look at what `tithe verify` says".to_string(),
+    }))
+}
+
 /// From draws on the model's scale to a posterior on the user's.
 fn finish(
     mut draws: Draws,
@@ -228,7 +274,7 @@ fn finish(
     priors: Priors,
     basis: Basis,
     settings: &FitSettings,
-    separated: bool,
+    more: Vec<Finding>,
 ) -> Fit {
     let dim = draws.dim().max(1);
     for chain in &mut draws.chains {
@@ -239,13 +285,7 @@ fn finish(
     }
     let summary = diagnostics::summary(&draws);
     let mut findings = diagnostics::findings(&draws, &summary);
-    if separated {
-        findings.push(Finding {
-            what: Trouble::Separated,
-            how_much: "the coefficients separate the two classes of these rows perfectly (or there is only one class), so the prior alone bounds their size".to_string(),
-            what_to_do: "look for a column that gives the label away, or choose the --prior with care".to_string(),
-        });
-    }
+    findings.extend(more);
     Fit {
         draws,
         encoding: encoding.clone(),

@@ -234,7 +234,6 @@ pub(crate) fn check_rows(
     let found = pass.visit(&mut pass.worker(), block)?;
     check(table, &found, missing, &row_name)?;
     let Some(known) = known else { return Ok(()) };
-    known.check_labels(block)?;
     let encoding = fitting(known, settings.unseen, table, &found, &row_name)?;
     encoding.encoder(block).map(|_| ())
 }

@@ -64,7 +64,11 @@ pub fn run(args: &StreamArgs) -> Result<()> {
     let saved = stream.saved().rows;
     if end.is_err() && saved > before.rows {
         let rows = counted(saved - before.rows, "row");
-        show::message(&format!("note: {rows} that came before are in; to feed the same again, add --replay"));
+        let go_on = match before.rows {
+            0 => "to feed the same again, add --replay",
+            _ => "go on with those that follow, or feed all from the very first on with --replay",
+        };
+        show::message(&format!("note: {rows} that came before are in; {go_on}"));
     }
     let end = end?;
     if end == End::Complete {
