@@ -186,7 +186,7 @@ pub struct OutputArgs {
 #[derive(Debug, Args)]
 pub struct ChoiceArgs {
     /// Number of draws; rows drawn twice are kept once [default: 1000].
-    #[arg(long, value_name = "M", conflicts_with = "epsilon")]
+    #[arg(long, value_name = "M", conflicts_with = "epsilon", allow_negative_numbers = true)]
     pub size: Option<usize>,
 
     /// As many draws as keep the log-likelihood within this share of the truth, anywhere in the ball.
@@ -245,7 +245,7 @@ pub struct ChoiceArgs {
     pub prior_scale: Option<f64>,
 
     /// The seed: the same seed gives the same bytes.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub seed: u64,
 }
 

@@ -507,6 +507,7 @@ fn words_that_are_no_settings() {
         ),
         ("--epsilon small", "invalid value 'small' for '--epsilon <EPSILON>': invalid float literal"),
         ("--size many", "invalid value 'many' for '--size <M>': invalid digit found in string"),
+        ("--size -5", "invalid value '-5' for '--size <M>': invalid digit found in string"),
         ("--size 10 --epsilon 0.1", "the argument '--size <M>' cannot be used with '--epsilon <EPSILON>'"),
         ("--delta 0.1", "the following required arguments were not provided:\n  --epsilon <EPSILON>"),
         ("--format excel", "invalid value 'excel' for '--format <FORMAT>': --format: 'excel' is none of"),

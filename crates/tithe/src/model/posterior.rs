@@ -210,13 +210,6 @@ impl Gaussian {
             },
         );
     }
-
-    /// `ln |det C|` plus the normal's own constant: the log-density at the mean is minus this.
-    pub fn log_normaliser(&self) -> f64 {
-        let dim = self.dim();
-        let log_det: f64 = (0..dim).map(|i| self.factor[i * dim + i].abs().ln()).sum();
-        log_det + 0.5 * dim as f64 * (2.0 * std::f64::consts::PI).ln()
-    }
 }
 
 #[cfg(test)]
