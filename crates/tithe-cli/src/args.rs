@@ -93,7 +93,7 @@ pub struct ReadingArgs {
     #[arg(long, help_heading = "Reading")]
     pub zero_based: bool,
 
-    /// Read these columns as text (categories), whatever they look like.
+    /// Read these columns as text (categories), whatever they look like; names with commas stand in double quotes.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', help_heading = "Reading")]
     pub text: Vec<String>,
 }
@@ -109,7 +109,7 @@ pub struct ColumnArgs {
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true, help_heading = "Columns")]
     pub positive: Option<String>,
 
-    /// Use only these columns as features.
+    /// Use only these columns as features; names with commas stand in double quotes.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', help_heading = "Columns")]
     pub features: Option<Vec<String>>,
 

@@ -26,13 +26,29 @@ use crate::args::{
     PriorArgs, ReadingArgs, StreamArgs, UnseenArg,
 };
 
+/// Names that were parted at every comma: those in double quotes put together again.
+pub fn names(parted: &[String]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let mut is_open = false;
+    for part in parted {
+        match names.last_mut().filter(|_| is_open) {
+            Some(name) => *name += &format!(",{part}"),
+            None => names.push(part.clone()),
+        }
+        let name = names.last().map_or("", String::as_str);
+        is_open = name.starts_with('"') && (name.len() == 1 || !name.ends_with('"'));
+    }
+    let unquoted = |name: &String| name.strip_prefix('"')?.strip_suffix('"').map(str::to_string);
+    names.iter().map(|name| unquoted(name).unwrap_or_else(|| name.clone())).collect()
+}
+
 /// How files are read.
 pub fn open_options(args: &ReadingArgs, memory: u64) -> OpenOptions {
     OpenOptions {
         format: args.format,
         header: !args.no_header,
         zero_based: args.zero_based.then_some(true),
-        text: args.text.clone(),
+        text: names(&args.text),
         // Half for the bytes of standard input, half for its decoded rows.
         memory: memory / 2,
         ..OpenOptions::default()
@@ -125,8 +141,8 @@ pub fn roles(args: &ColumnArgs, source: &dyn Source) -> Result<Roles> {
     Ok(Roles {
         label,
         weight: args.weight.clone(),
-        features: args.features.clone(),
-        exclude: args.exclude.clone(),
+        features: args.features.as_deref().map(names),
+        exclude: names(&args.exclude),
     })
 }
 
@@ -179,8 +195,8 @@ fn known_encoding(path: &Path, columns: &ColumnArgs) -> Result<Encoding> {
     encoding(columns).check_against(
         &known,
         columns.label.as_deref(),
-        columns.features.as_deref(),
-        &columns.exclude,
+        columns.features.as_deref().map(names).as_deref(),
+        &names(&columns.exclude),
     )?;
     // Other rows may be weighted where those were not.
     known.weight = columns.weight.clone().or(known.weight);

@@ -103,6 +103,28 @@ fn features_called_weight_and_row_are_not_clobbered() {
     scratch.succeed(&format!("inspect {CORE}"));
 }
 
+#[test]
+fn names_with_commas_stand_in_quotes() {
+    let rows = (0..40).map(|i| format!("{i},{},{},{}\n", i * i % 7, i % 5, i % 2)).collect::<String>();
+    let scratch = Scratch::with_csv(format!("\"a, b\",b,\"c,\",y\n{rows}"));
+    let features = |flags: [&str; 2]| {
+        let [flag, names] = flags;
+        let arguments = ["build", "data.csv", "--label", "y", "-o", CORE, flag, names];
+        let status = std::process::Command::new(env!("CARGO_BIN_EXE_tithe"))
+            .args(arguments)
+            .current_dir(scratch.path(""))
+            .arg("--quiet")
+            .stdout(std::process::Stdio::null())
+            .status();
+        assert!(status.expect("it runs").success(), "{flags:?}");
+        let core = read_core(&scratch.path(CORE));
+        core.names().iter().take_while(|name| **name != "y").map(|name| name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(features(["--features", "\"a, b\",b"]), ["a, b", "b"]);
+    assert_eq!(features(["--exclude", "\"a, b\",\"c,\""]), ["b"]);
+    assert_eq!(features(["--exclude", "b"]), ["a, b", "c,"]);
+}
+
 /// Data of few distinct rows: the text of each row, its first position and how often it occurs.
 fn counted(lines: &[String]) -> HashMap<&str, (u64, f64)> {
     let mut counts = HashMap::new();

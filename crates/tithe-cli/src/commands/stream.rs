@@ -195,8 +195,8 @@ impl Feeder<'_> {
                 _ => tithe::table::Roles {
                     label: known.label,
                     weight: self.args.columns.weight.clone(),
-                    features: self.args.columns.features.clone(),
-                    exclude: self.args.columns.exclude.clone(),
+                    features: self.args.columns.features.as_deref().map(plan::names),
+                    exclude: plan::names(&self.args.columns.exclude),
                 },
             },
             None if self.args.encoding.is_some() && self.args.columns.label.is_none() => {
