@@ -73,6 +73,10 @@ fn numbers_too_large_for_a_known_encoding_are_refused() {
         let line = format!("{FEED} --encoding {CORE} --method {method}");
         refuses(&scratch, &line, &huge, 1, "column 'x1': has values too large to be squared");
     }
+    // Nor where there are too few rows to learn an encoding yet.
+    let fresh = FEED.replace("state state", "state fresh");
+    let some = rows_of(&huge, 0..500);
+    refuses(&scratch, &fresh, &some, 1, "column 'x1': has values too large to be squared");
     let line = format!("{FEED} --encoding {CORE} --method uniform");
     feed(&scratch, &line, &text);
     assert_eq!(feed(&scratch, &line, &text)["rows"], 2_000);

@@ -22,6 +22,7 @@ use crate::encoding::{Encoding, Scratch};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::likelihood::Curvature;
+use crate::model::mode::check_memory;
 use crate::model::quadratic::Quadratic;
 use crate::newton::{Looking, NEAR, Pilot, Search, full_curvature, mode_beside};
 use crate::pass::Pass;
@@ -77,7 +78,10 @@ pub(crate) fn calibrated(
         None => {
             let pilot = Pilot::Random(all.as_ref().unwrap_or(&pilot));
             let rows = learnt.rows + rest.map_or(0, |rest| rest.len() as u64);
-            Start::Pilot(Search::new(encoding, rest, &prior_precision, pilot, rows, settings.seed))
+            let fits = check_memory(encoding.dim(), rayon::current_num_threads());
+            Start::Pilot(
+                fits.and_then(|()| Search::new(encoding, rest, &prior_precision, pilot, rows, settings.seed)),
+            )
         }
     };
     clock.lap("mode");

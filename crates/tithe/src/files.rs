@@ -386,7 +386,9 @@ pub fn read_coreset_from(input: &Input) -> Result<Coreset> {
         return Err(wrong_file(path, &what, "build it again"));
     }
     let segment = Segment { columns: values, len };
-    metadata.encoding.check_labels(&Block::new(0, 0, segment.clone()))?;
+    metadata.encoding.check_labels(&Block::new(0, 0, segment.clone())).map_err(|error| {
+        wrong_file(path, &format!("has a label that its encoding does not know ({error})"), "build it again")
+    })?;
     Ok(Coreset {
         fields,
         rows: RowSet { segment, positions: positions.iter().map(|&position| position as u64).collect() },

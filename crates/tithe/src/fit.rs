@@ -184,8 +184,9 @@ fn fit_points(
     })?;
     let separated = points.tiles().all(|tile| least_margin(&tile, approximation.mean()) > 0.0);
     let moved = match &basis {
+        // Without that other mode there is nothing to say.
         Basis::Coreset { provenance, .. } => {
-            prior_moves(points, provenance, &priors, &approximation, &names)?
+            prior_moves(points, provenance, &priors, &approximation, &names).unwrap_or_default()
         }
         Basis::Data { .. } => None,
     };

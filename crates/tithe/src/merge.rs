@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fingerprint::Fingerprint;
 use crate::model::quadratic::Quadratic;
 use crate::progress::{Event, Observer};
-use crate::rng::{Purpose, Seed};
+use crate::rng::{Purpose, Seed, scrambled};
 use crate::selection::Size;
 use crate::source::memory::Columns;
 use crate::survey::EncodingSettings;
@@ -45,10 +45,13 @@ pub fn merge(
     }
     let union = union(moved)?;
     // The parts may have been chosen by the same seed: by the same random numbers again, the second choice would hang on the first.
-    let stream = settings.seed.stream(Purpose::Merge, union.provenance.fingerprint.bits()).next_u64();
-    let fresh = BuildSettings { seed: Seed(stream), ..settings.clone() };
-    let (mut merged, _) = compress(union, &fresh, Place::Alone, threads, observer)?;
-    merged.provenance.seed = settings.seed;
+    let which = union.provenance.fingerprint.bits() ^ scrambled(union.rows.len() as u64);
+    let fresh = Seed(settings.seed.stream(Purpose::Merge, which).next_u64());
+    let choice = BuildSettings { seed: fresh, ..settings.clone() };
+    let (mut merged, _) = compress(union, &choice, Place::Alone, threads, observer)?;
+    if merged.provenance.seed == fresh {
+        merged.provenance.seed = settings.seed;
+    }
     Ok(merged)
 }
 

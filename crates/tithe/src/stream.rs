@@ -93,7 +93,7 @@ pub struct Stream {
     /// Rows that do not fill a block yet.
     pending: Vec<Segment>,
     pending_rows: usize,
-    /// True if a block failed: its rows must not come into the state, for it would fail again.
+    /// True if a block failed: nothing more is saved, for it would fail again.
     is_broken: bool,
     /// The columns, once a source has come in this process.
     table: Option<Arc<Table>>,

@@ -233,6 +233,13 @@ pub(crate) fn check_rows(
     };
     let found = pass.visit(&mut pass.worker(), block)?;
     check(table, &found, missing, &row_name)?;
+    for (field, ColumnFound { moments: Moments { mass, squares, .. }, .. }) in
+        table.features().iter().zip(&found.columns).filter(|(field, _)| field.kind == Kind::Number)
+    {
+        if *mass > 0.0 && !(squares / mass).is_finite() {
+            return Err(too_large(field.name.clone()));
+        }
+    }
     let Some(known) = known else { return Ok(()) };
     let encoding = fitting(known, settings.unseen, table, &found, &row_name)?;
     encoding.encoder(block).map(|_| ())

@@ -26,7 +26,9 @@ const CHAIN_COLORS: [Color; 6] =
 pub fn run(args: &ReportArgs) -> Result<()> {
     let fit = read_posterior(&args.posterior)?;
     plan::refuse_overwriting(std::slice::from_ref(&args.posterior), &args.output)?;
-    if let Some(story) = find_story(&args.output).ok().flatten() {
+    if args.output.is_file()
+        && let Some(story) = find_story(&args.output)?
+    {
         let what = format!("is a {}, which a page would replace", story.kind);
         let help = Some("end its name in .html".to_string());
         return Err(ErrorKind::WrongFile { path: args.output.clone(), what, help }.into());

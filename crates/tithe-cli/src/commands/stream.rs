@@ -65,6 +65,7 @@ pub fn run(args: &StreamArgs) -> Result<()> {
     if end.is_err() && saved > before.rows {
         let rows = counted(saved - before.rows, "row");
         let go_on = match before.rows {
+            _ if args.watch.is_some() || args.follow.is_some() => "the same command goes on after them",
             0 => "to feed the same again, add --replay",
             _ => "go on with those that follow, or feed all from the very first on with --replay",
         };

@@ -87,10 +87,9 @@ pub(crate) fn mode_from_afar(likelihood: &mut impl Likelihood, priors: &Priors, 
     if slabs == *priors { Ok(first) } else { mode(likelihood, priors, first.mode, near) }
 }
 
-/// Refuses models whose Hessians the machine cannot hold.
-fn check_memory(dim: usize) -> Result<()> {
+/// Refuses models whose Hessians the machine cannot hold, if so many threads sum one each.
+pub(crate) fn check_memory(dim: usize, threads: usize) -> Result<()> {
     // Every thread's sums for half a Hessian, 64 bytes an entry, and a few whole ones: of a look, a factor, a map.
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let bytes = (dim as u64).saturating_pow(2).saturating_mul(32 * threads as u64 + 64);
     if bytes <= physical_memory().unwrap_or(isize::MAX as u64) {
         return Ok(());
@@ -110,7 +109,7 @@ pub(crate) fn mode(
     start: Vec<f64>,
     near: f64,
 ) -> Result<Mode> {
-    check_memory(start.len())?;
+    check_memory(start.len(), 1)?;
     let flat = priors.coefficients.iter().any(Prior::is_improper);
     let mut theta = start;
     let mut here = Local::new(likelihood.look(&theta)?, priors, &theta);
@@ -276,8 +275,8 @@ mod tests {
 
     #[test]
     fn what_the_machine_cannot_hold_is_refused() {
-        assert!(check_memory(1_000).is_ok());
-        let error = check_memory(10_000_000).expect_err("too large").to_string();
+        assert!(check_memory(1_000, 64).is_ok());
+        let error = check_memory(10_000_000, 1).expect_err("too large").to_string();
         assert!(error.starts_with("the Hessian of 10000000 coefficients needs "), "{error}");
     }
 }

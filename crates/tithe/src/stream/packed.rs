@@ -28,6 +28,7 @@ pub struct Packed {
 impl Stream {
     /// All that it holds. A stream with a state on disk stays where it is: what is packed goes on in memory.
     pub fn pack(&self) -> Result<Packed> {
+        self.check_whole()?;
         let manifest = Manifest {
             blocks: self.tree.blocks(),
             levels: Vec::new(),
