@@ -226,6 +226,28 @@ fn typed_formats_come_out_alike() {
     }
 }
 
+#[test]
+fn parquet_is_read_however_it_is_packed() {
+    use parquet::basic::Compression;
+    let batch = table(100);
+    for codec in [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::GZIP(Default::default()),
+        Compression::BROTLI(Default::default()),
+        Compression::LZ4_RAW,
+        Compression::ZSTD(Default::default()),
+    ] {
+        let properties = WriterProperties::builder().set_compression(codec).build();
+        let mut bytes = Vec::new();
+        let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        let source = open_bytes(&bytes, &OpenOptions::default()).unwrap();
+        assert_eq!(everything(&*source).unwrap(), expected(100), "{codec}");
+    }
+}
+
 /// Where each unit of a scan begins, and the lengths of its segments.
 fn units(source: &dyn Source, columns: &[usize]) -> Vec<(Option<u64>, Vec<usize>)> {
     let mut scan = source.scan(columns).unwrap();
