@@ -114,6 +114,27 @@ fn in_any_order_the_posterior_is_that_of_all_rows() {
     assert!(words.contains("made of 6 coresets, at most 2 steps from the data"), "{words}");
 }
 
+/// The advice works: the one that knows fewer levels is built again.
+#[test]
+fn who_knows_fewer_levels_is_built_again() {
+    let scratch = Scratch::new();
+    let rows = |cities: &[&str]| -> String {
+        (0..60).map(|n| format!("{},{},{}\n", n % 7, cities[n % cities.len()], n % 2)).collect()
+    };
+    scratch.write("few.csv", format!("x,city,y\n{}", rows(&["Bern", "Genf", "Bern"])));
+    scratch.write("many.csv", format!("x,city,y\n{}", rows(&["Bern", "Genf", "Basel"])));
+    for name in ["few", "many"] {
+        scratch.succeed(&format!("build {name}.csv --label y --size 20 -o {name}.parquet"));
+    }
+    for (order, again) in [("few.parquet many.parquet", "first"), ("many.parquet few.parquet", "second")] {
+        let told = scratch.run(&format!("merge {order} -o all.parquet")).err;
+        let help = format!("  help: build the {again} again from its data with --encoding many.parquet\n");
+        assert!(told.ends_with(&help), "{told}");
+    }
+    scratch.succeed("build few.csv --encoding many.parquet --size 20 -o few.parquet");
+    scratch.succeed("merge few.parquet many.parquet -o all.parquet");
+}
+
 #[test]
 fn what_does_not_go_together_is_named() {
     let table = Mixed::new(1_000);

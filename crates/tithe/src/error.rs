@@ -75,6 +75,8 @@ pub enum ErrorKind {
         second: PathBuf,
         /// The first difference.
         what: String,
+        /// Whether the second has all levels of the first, and more.
+        first_knows_less: bool,
     },
     /// A column that the data does not have.
     #[error("there is no column '{column}' {purpose}{}", did_you_mean(nearest))]
@@ -210,12 +212,8 @@ impl Error {
                 "part files must have the same columns, in the same order, of the same kind"
                     .to_string(),
             ),
-            ErrorKind::EncodingMismatch { first, second, what } => {
-                // Who knows less is built again.
-                let (which, known) = match what.ends_with("only in the second") {
-                    true => ("first", second),
-                    false => ("second", first),
-                };
+            ErrorKind::EncodingMismatch { first, second, first_knows_less, .. } => {
+                let (which, known) = if *first_knows_less { ("first", second) } else { ("second", first) };
                 Some(format!("build the {which} again from its data with --encoding {}", known.display()))
             }
             ErrorKind::UnknownColumn { available, .. } => Some(columns_there_are(available)),

@@ -234,8 +234,9 @@ fn agreed(parts: &[(String, Coreset)]) -> Result<Encoding> {
     };
     for (name, other) in others {
         if let Some(what) = difference(first, other) {
+            let first_knows_less = !knows_levels_of(first, other) && knows_levels_of(other, first);
             let (first, second) = (first_name.into(), name.into());
-            return Err(ErrorKind::EncodingMismatch { first, second, what }.into());
+            return Err(ErrorKind::EncodingMismatch { first, second, what, first_knows_less }.into());
         }
     }
     let mut encoding = first.encoding.clone();
@@ -246,6 +247,12 @@ fn agreed(parts: &[(String, Coreset)]) -> Result<Encoding> {
         }
     }
     Ok(encoding)
+}
+
+/// Whether one coreset's encoding has all levels of the other's.
+fn knows_levels_of(one: &Coreset, other: &Coreset) -> bool {
+    let mut features = one.encoding.features.iter().zip(&other.encoding.features);
+    features.all(|(one, other)| all_levels(other).into_iter().all(|level| one.knows(level)))
 }
 
 /// The first thing in which two encodings differ, other than by what was learnt from the rows.

@@ -233,13 +233,6 @@ pub(crate) fn check_rows(
     };
     let found = pass.visit(&mut pass.worker(), block)?;
     check(table, &found, missing, &row_name)?;
-    for (field, ColumnFound { moments: Moments { mass, squares, .. }, .. }) in
-        table.features().iter().zip(&found.columns).filter(|(field, _)| field.kind == Kind::Number)
-    {
-        if *mass > 0.0 && !(squares / mass).is_finite() {
-            return Err(too_large(field.name.clone()));
-        }
-    }
     let Some(known) = known else { return Ok(()) };
     let encoding = fitting(known, settings.unseen, table, &found, &row_name)?;
     encoding.encoder(block).map(|_| ())
@@ -562,6 +555,12 @@ fn check(table: &Table, found: &Found, missing: Missing, row_name: &dyn Fn(u64) 
         }
         return Err(ErrorKind::Missing { what }.into());
     }
+    for (field, column) in table.features().iter().zip(&found.columns) {
+        let Moments { mass, squares, .. } = column.moments;
+        if field.kind == Kind::Number && mass > 0.0 && !(squares / mass).is_finite() {
+            return Err(too_large(field.name.clone()));
+        }
+    }
     for (field, column) in table.fields().iter().zip(&found.columns) {
         if let Some((position, value)) = column.not_positive {
             return Err(ErrorKind::Column {
@@ -721,9 +720,6 @@ fn feature(
         Kind::Number => {
             let Moments { mass, mean, squares } = found.moments;
             let sd = (squares / mass).sqrt();
-            if !sd.is_finite() {
-                return Err(too_large(column));
-            }
             if sd == 0.0 && !is_intercept(mean) {
                 constant(warnings);
             }
