@@ -6,14 +6,14 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use tithe::build::build_on;
-use tithe::cluster::{Cluster, ClusterEngine, do_task, empty_outcome, join_outcomes};
-use tithe::error::{ErrorKind, Result};
-use tithe::full_data::open_with;
-use tithe::source::partition::Passing;
-use tithe::source::{OpenOptions, Source, open};
-use tithe::table::Table;
-use tithe::verify::{VerifySettings, verify as verify_against};
+use tithe::base::error::{ErrorKind, Result};
+use tithe::coreset::build::build_on;
+use tithe::data::source::partition::Passing;
+use tithe::data::source::{OpenOptions, Source, open};
+use tithe::data::table::Table;
+use tithe::distributed::{Cluster, ClusterEngine, do_task, empty_outcome, join_outcomes};
+use tithe::encoding::full_data::open_with;
+use tithe::results::verify::{VerifySettings, verify as verify_against};
 
 use crate::coreset::Coreset;
 use crate::data::{Data, Opener};
@@ -71,7 +71,7 @@ fn columns(opener: &Opener, reading: &Reading, columns: &Columns, watch: &Watch)
 fn known_columns(
     opener: &Opener,
     reading: &Reading,
-    posterior: &tithe::fit::Fit,
+    posterior: &tithe::results::fit::Fit,
     watch: &Watch,
 ) -> Result<Table> {
     let budget = opener.budget(reading.memory);

@@ -7,19 +7,18 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule};
 use serde_json::json;
-use tithe::build::build_on;
+use tithe::base::error::Error;
+use tithe::base::machine::physical_memory;
+use tithe::base::rng::Seed;
+use tithe::coreset::build::build_on;
+use tithe::coreset::file::{coreset_bytes, coreset_table, read_coreset, read_coreset_from, write_coreset};
+use tithe::data::generate::{Recipe, write_generated};
+use tithe::data::sink::{Output, RowFormat};
+use tithe::data::source::{Input, OpenOptions};
+use tithe::data::table::Table;
+use tithe::encoding::full_data::open_with;
 use tithe::engine::LocalEngine;
-use tithe::error::Error;
-use tithe::files::{
-    Output, RowFormat, coreset_bytes, coreset_table, read_coreset, read_coreset_from, write_coreset,
-};
-use tithe::fit::fit_coreset;
-use tithe::full_data::open_with;
-use tithe::generate::{Recipe, write_generated};
-use tithe::machine::physical_memory;
-use tithe::rng::Seed;
-use tithe::source::{Input, OpenOptions};
-use tithe::table::Table;
+use tithe::results::fit::fit_coreset;
 
 use crate::data::Data;
 use crate::errors::to_python;

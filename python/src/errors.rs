@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use tithe::error::{Error, ErrorKind};
+use tithe::base::error::{Error, ErrorKind};
 
 /// The exception of an error: its class by the kind, its text with the remedy.
 pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {

@@ -1,21 +1,21 @@
 //! What the wrappers pass down as one dictionary of options, and the library's settings that they stand for.
 
 use pyo3::prelude::*;
-use tithe::build::BuildSettings;
+use tithe::base::error::{Error, Result};
+use tithe::base::rng::Seed;
 use tithe::coreset::Method;
+use tithe::coreset::build::BuildSettings;
+use tithe::coreset::selection::Size;
+use tithe::coreset::sensitivity::{CenterRule, Radius};
+use tithe::data::source::{OpenOptions, Source};
+use tithe::data::table::Roles;
+use tithe::encoding::survey::EncodingSettings;
 use tithe::encoding::{Encoding, Unseen};
 use tithe::engine::{EngineSettings, Missing};
-use tithe::error::{Error, Result};
-use tithe::fit::FitSettings;
 use tithe::mcmc::Settings;
 use tithe::model::{Prior, PriorChoice};
-use tithe::rng::Seed;
-use tithe::selection::Size;
-use tithe::sensitivity::{CenterRule, Radius};
-use tithe::source::{OpenOptions, Source};
+use tithe::results::fit::FitSettings;
 use tithe::stream::StreamSettings;
-use tithe::survey::EncodingSettings;
-use tithe::table::Roles;
 
 use crate::data::Budget;
 

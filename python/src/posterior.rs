@@ -7,18 +7,18 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyDict};
 use serde_json::json;
-use tithe::draws::{Chain, Stats};
+use tithe::base::error::Error;
+use tithe::data::sink::Output;
+use tithe::data::source::Input;
+use tithe::encoding::full_data::open_with;
 use tithe::engine::LocalEngine;
-use tithe::error::Error;
-use tithe::files::{
-    Output, posterior_bytes, posterior_table, prior_scale, read_posterior, read_posterior_from,
-    write_posterior,
+use tithe::mcmc::draws::{Chain, Stats};
+use tithe::results::file::{
+    posterior_bytes, posterior_table, prior_scale, read_posterior, read_posterior_from, write_posterior,
 };
-use tithe::fit::Fit;
-use tithe::full_data::open_with;
-use tithe::predict::{PredictSettings, Prediction, Unseen, probabilities};
-use tithe::source::Input;
-use tithe::verify::{Verification, VerifySettings, verify as verify_against};
+use tithe::results::fit::Fit;
+use tithe::results::predict::{PredictSettings, Prediction, Unseen, probabilities};
+use tithe::results::verify::{Verification, VerifySettings, verify as verify_against};
 
 use crate::data::Data;
 use crate::errors::to_python;

@@ -16,7 +16,7 @@ use numpy::{Element, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use tithe::source::arrays::Matrix;
+use tithe::data::source::arrays::Matrix;
 
 use crate::errors::to_python;
 

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arrow_buffer::ScalarBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tithe::block::{Column, Kind, Segment};
-use tithe::error::{Error, ErrorKind, Result};
-use tithe::progress::{Event, Observer};
-use tithe::source::Source;
+use tithe::base::error::{Error, ErrorKind, Result};
+use tithe::base::progress::{Event, Observer};
+use tithe::data::block::{Column, Kind, Segment};
+use tithe::data::source::Source;
+use tithe::data::table::Roles;
+use tithe::encoding::survey::EncodingSettings;
 use tithe::stream::feed::{End, Fed, feed};
 use tithe::stream::{self, Packed, Progress};
-use tithe::survey::EncodingSettings;
-use tithe::table::Roles;
 
 use crate::coreset::Coreset;
 use crate::data::{Data, Opener};
@@ -316,7 +316,7 @@ pub fn merge(
     let merged = run(watcher, move |watch| {
         let settings = building.settings(EncodingSettings::default())?;
         let parts: Vec<_> = parts.into_iter().map(|(name, part)| (name, (*part).clone())).collect();
-        tithe::merge::merge(&parts, &settings, threads, watch)
+        tithe::coreset::merge::merge(&parts, &settings, threads, watch)
     })?;
     Ok(Coreset(Arc::new(merged)))
 }

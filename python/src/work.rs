@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use tithe::error::Result;
-use tithe::progress::{Event, Observer};
+use tithe::base::error::Result;
+use tithe::base::progress::{Event, Observer};
 
 use crate::errors::to_python;
 

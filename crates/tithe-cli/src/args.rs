@@ -8,8 +8,8 @@ mod verify;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tithe::sensitivity::Radius;
-use tithe::source::Format;
+use tithe::coreset::sensitivity::Radius;
+use tithe::data::source::Format;
 
 pub use paper::{CompareArgs, FigureArg, PaperArgs};
 pub use posterior::{

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Parser;
-use tithe::error::{Error, ErrorKind, Result};
+use tithe::base::error::{Error, ErrorKind, Result};
 
 use args::{Cli, Command};
 

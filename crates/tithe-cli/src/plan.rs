@@ -2,24 +2,25 @@
 
 use std::path::{Path, PathBuf};
 
-use tithe::build::BuildSettings;
+use tithe::base::error::{Error, ErrorKind, Result};
+use tithe::base::machine::physical_memory;
+use tithe::base::rng::Seed;
 use tithe::coreset::Method;
+use tithe::coreset::build::BuildSettings;
+use tithe::coreset::file::read_coreset;
+use tithe::coreset::selection::Size;
+use tithe::coreset::sensitivity::CenterRule;
+use tithe::data::sink::find_story;
+use tithe::data::source::{OpenOptions, Source, UniqueKeys, find_inputs, open};
+use tithe::data::table::{Roles, Table};
+use tithe::encoding::full_data::open_as;
+use tithe::encoding::survey::EncodingSettings;
 use tithe::encoding::{Encoding, Unseen};
 use tithe::engine::{EngineSettings, Missing};
-use tithe::error::{Error, ErrorKind, Result};
-use tithe::files::{find_story, read_coreset};
-use tithe::fit::FitSettings;
-use tithe::full_data::open_as;
-use tithe::machine::physical_memory;
 use tithe::mcmc::Settings;
 use tithe::model::PriorChoice;
-use tithe::rng::Seed;
-use tithe::selection::Size;
-use tithe::sensitivity::CenterRule;
-use tithe::source::{OpenOptions, Source, UniqueKeys, find_inputs, open};
+use tithe::results::fit::FitSettings;
 use tithe::stream::StreamSettings;
-use tithe::survey::EncodingSettings;
-use tithe::table::{Roles, Table};
 
 use crate::args::{
     BuildArgs, CentersArg, ChoiceArgs, ColumnArgs, DataArgs, EngineArgs, FitArgs, MethodArg, MissingArg,

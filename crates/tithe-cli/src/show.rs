@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tithe::progress::{Event, Observer};
+use tithe::base::progress::{Event, Observer};
 
 /// Set by Ctrl-C and by the request to terminate.
 pub static STOP: AtomicBool = AtomicBool::new(false);

@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
-use tithe::block::{Column, Segment};
+use tithe::base::error::{Error, ErrorKind, Result};
+use tithe::base::progress::Silent;
+use tithe::base::rng::{Purpose, Seed, open_unit};
+use tithe::data::block::{Column, Segment};
+use tithe::data::generate::Recipe;
+use tithe::data::source::memory::Columns;
+use tithe::data::source::{OpenOptions, Source, open};
+use tithe::data::table::{Roles, Table};
+use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine};
-use tithe::error::{Error, ErrorKind, Result};
-use tithe::generate::Recipe;
-use tithe::progress::Silent;
-use tithe::rng::{Purpose, Seed, open_unit};
-use tithe::source::memory::Columns;
-use tithe::source::{OpenOptions, Source, open};
 use tithe::stream::tree::Rows;
-use tithe::survey::EncodingSettings;
-use tithe::table::{Roles, Table};
 
 use crate::profile::Profile;
 

@@ -1,9 +1,9 @@
 //! How much of the experiments is run: three profiles, from minutes to many hours.
 
 use serde::{Deserialize, Serialize};
+use tithe::base::rng::Seed;
 use tithe::coreset::Method;
 use tithe::mcmc::{Sampler, Settings};
-use tithe::rng::Seed;
 
 use crate::approach::Approach;
 use crate::data::Set;

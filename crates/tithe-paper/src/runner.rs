@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tithe::error::{Error, ErrorKind, Result};
-use tithe::files::Output;
+use tithe::base::error::{Error, ErrorKind, Result};
+use tithe::data::sink::Output;
 
 use crate::data::Library;
 use crate::profile::Profile;

@@ -1,13 +1,13 @@
 //! Figures 1b and 1c: the mean sensitivity bound by the number of rows, for some radii R and some numbers of clusters k.
 
 use serde::{Deserialize, Serialize};
-use tithe::build::{BuildSettings, build_on};
+use tithe::base::error::{ErrorKind, Result};
+use tithe::base::rng::Seed;
 use tithe::coreset::Method;
+use tithe::coreset::build::{BuildSettings, build_on};
+use tithe::coreset::selection::Size;
+use tithe::coreset::sensitivity::Radius;
 use tithe::engine::Missing;
-use tithe::error::{ErrorKind, Result};
-use tithe::rng::Seed;
-use tithe::selection::Size;
-use tithe::sensitivity::Radius;
 
 use crate::data::{Set, plain_encoding};
 use crate::profile::Profile;

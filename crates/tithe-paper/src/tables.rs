@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
-use tithe::error::{Error, Result};
-use tithe::files::{RowFormat, RowWriter};
+use tithe::base::error::{Error, Result};
+use tithe::data::sink::{RowFormat, RowWriter};
 
 use crate::runner::output;
 

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use tithe::build::build_on;
+use tithe::base::error::Result;
+use tithe::base::progress::Silent;
+use tithe::base::rng::Seed;
+use tithe::coreset::build::build_on;
 use tithe::engine::Missing;
-use tithe::error::Result;
-use tithe::fit::{FitSettings, fit_coreset};
 use tithe::mcmc::{Sampler, Settings};
-use tithe::progress::Silent;
-use tithe::rng::Seed;
+use tithe::results::fit::{FitSettings, fit_coreset};
 
 use crate::approach::Approach;
 use crate::data::Set;

@@ -14,7 +14,7 @@ use std::time::Instant;
 use parquet::basic::Compression;
 use shared::{arguments, paper_settings, timed_build};
 use tables::{decode, write_csv, write_parquet};
-use tithe::source::{OpenOptions, Source, open};
+use tithe::data::source::{OpenOptions, Source, open};
 
 const ROUNDS: usize = 7;
 /// The survey, the grouping and the selection.

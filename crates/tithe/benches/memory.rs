@@ -10,12 +10,12 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 use shared::{arguments, paper_settings, timed_build};
-use tithe::build::BuildSettings;
+use tithe::base::rng::Seed;
 use tithe::coreset::Method;
-use tithe::generate::Recipe;
-use tithe::rng::Seed;
-use tithe::source::memory::Columns;
-use tithe::survey::EncodingSettings;
+use tithe::coreset::build::BuildSettings;
+use tithe::data::generate::Recipe;
+use tithe::data::source::memory::Columns;
+use tithe::encoding::survey::EncodingSettings;
 
 const ROUNDS: usize = 25;
 

@@ -5,9 +5,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use tithe::base::rng::{Purpose, Seed, open_unit};
+use tithe::data::points::Points;
 use tithe::model::likelihood::value_and_gradient;
-use tithe::points::Points;
-use tithe::rng::{Purpose, Seed, open_unit};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();

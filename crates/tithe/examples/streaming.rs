@@ -10,22 +10,22 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use arrow_schema::DataType;
-use tithe::block::{Column, Field, Kind, Segment};
-use tithe::build::{BuildSettings, build, build_on};
-use tithe::certify::{CertifySettings, certify};
+use tithe::base::error::Result;
+use tithe::base::progress::Silent;
+use tithe::base::rng::{Purpose, Seed, open_unit};
+use tithe::coreset::build::{BuildSettings, build, build_on};
+use tithe::coreset::certify::{CertifySettings, certify};
+use tithe::coreset::merge::merge;
+use tithe::coreset::selection::Size;
 use tithe::coreset::{Coreset, Method};
+use tithe::data::block::{Column, Field, Kind, Segment};
+use tithe::data::generate::Recipe;
+use tithe::data::source::memory::Columns;
+use tithe::data::source::{OpenOptions, open};
+use tithe::data::table::{Roles, Table};
+use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
-use tithe::error::Result;
-use tithe::generate::Recipe;
-use tithe::merge::merge;
-use tithe::progress::Silent;
-use tithe::rng::{Purpose, Seed, open_unit};
-use tithe::selection::Size;
-use tithe::source::memory::Columns;
-use tithe::source::{OpenOptions, open};
 use tithe::stream::tree::{Reference, Rows, Tree, TreeSettings};
-use tithe::survey::EncodingSettings;
-use tithe::table::{Roles, Table};
 
 /// Name and sizes of each line.
 const LINES: [(&str, &[usize]); 3] =

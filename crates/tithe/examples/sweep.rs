@@ -6,13 +6,13 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use rand_distr::{Distribution, StandardNormal};
-use tithe::diagnostics;
+use tithe::base::progress::Silent;
+use tithe::base::rng::{Purpose, Seed, open_unit};
+use tithe::data::points::Points;
+use tithe::mcmc::diagnostics;
 use tithe::mcmc::{self, Sampler, Settings};
 use tithe::model::likelihood::{self, Curvature};
 use tithe::model::{LogDensity, Posterior, Prior, Priors};
-use tithe::points::Points;
-use tithe::progress::Silent;
-use tithe::rng::{Purpose, Seed, open_unit};
 
 fn points(rows: usize, dim: usize) -> (Points, Vec<f64>) {
     let mut rng = Seed(3).stream(Purpose::Generate, 0);

@@ -1,16 +1,16 @@
 //! Algorithm 1 from end to end on the paper's synthetic data: exactness, unbiasedness, determinism.
 
-use tithe::build::{BuildSettings, build, build_on};
+use tithe::base::progress::Silent;
+use tithe::base::rng::Seed;
+use tithe::coreset::build::{BuildSettings, build, build_on};
+use tithe::coreset::selection::Size;
+use tithe::coreset::sensitivity::Radius;
 use tithe::coreset::{Coreset, Method};
+use tithe::data::generate::Recipe;
+use tithe::data::source::memory::Columns;
+use tithe::data::table::{Roles, Table};
+use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
-use tithe::generate::Recipe;
-use tithe::progress::Silent;
-use tithe::rng::Seed;
-use tithe::selection::Size;
-use tithe::sensitivity::Radius;
-use tithe::source::memory::Columns;
-use tithe::survey::EncodingSettings;
-use tithe::table::{Roles, Table};
 
 fn roles() -> Roles {
     Roles { label: "y".into(), ..Roles::default() }
@@ -47,8 +47,8 @@ fn binary5_is_its_distinct_rows_with_their_counts() {
         .columns
         .iter()
         .map(|column| match column {
-            tithe::block::Column::Number(values) => &values[..],
-            tithe::block::Column::Text { .. } => panic!("numbers expected"),
+            tithe::data::block::Column::Number(values) => &values[..],
+            tithe::data::block::Column::Text { .. } => panic!("numbers expected"),
         })
         .collect();
     for m in 0..32 {

@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::{ArrayRef, Float64Array, RecordBatch, RecordBatchIterator, StringArray};
-use tithe::build::{BuildSettings, build_on};
-use tithe::cluster::{Cluster, ClusterEngine, do_task, empty_outcome, join_outcomes};
+use tithe::base::error::{ErrorKind, Result};
+use tithe::base::progress::Silent;
+use tithe::base::rng::Seed;
 use tithe::coreset::Method;
+use tithe::coreset::build::{BuildSettings, build_on};
+use tithe::coreset::file::coreset_bytes;
+use tithe::coreset::selection::Size;
+use tithe::data::generate::Recipe;
+use tithe::data::source::memory::Batches;
+use tithe::data::source::partition::Passing;
+use tithe::data::table::{Roles, Table};
+use tithe::distributed::{Cluster, ClusterEngine, do_task, empty_outcome, join_outcomes};
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
-use tithe::error::{ErrorKind, Result};
-use tithe::files::coreset_bytes;
-use tithe::fit::{FitSettings, fit_coreset};
-use tithe::generate::Recipe;
-use tithe::progress::Silent;
-use tithe::rng::Seed;
-use tithe::selection::Size;
-use tithe::source::memory::Batches;
-use tithe::source::partition::Passing;
-use tithe::table::{Roles, Table};
-use tithe::verify::{VerifySettings, verify};
+use tithe::results::fit::{FitSettings, fit_coreset};
+use tithe::results::verify::{VerifySettings, verify};
 
 #[derive(Clone, Copy)]
 enum Change {
@@ -153,7 +153,7 @@ fn partitions_of_many_blocks_and_of_none_agree_with_one_machine() {
 
     // Rows stand where the coreset says: their values are those of the data at these positions.
     let x = all.column(3).as_any().downcast_ref::<Float64Array>().expect("numbers");
-    let tithe::block::Column::Number(kept) = &built.rows.segment.columns[3] else { panic!("numbers") };
+    let tithe::data::block::Column::Number(kept) = &built.rows.segment.columns[3] else { panic!("numbers") };
     for (position, value) in built.rows.positions.iter().zip(kept.iter()) {
         assert_eq!(x.value(*position as usize), *value);
     }

@@ -1,9 +1,9 @@
 //! Clustering: reproducible, weighted as if rows were repeated, and content with few distinct points.
 
 use proptest::prelude::*;
-use tithe::clustering::{Centers, centers, groups};
-use tithe::points::Points;
-use tithe::rng::Seed;
+use tithe::base::rng::Seed;
+use tithe::coreset::kmeans::{Centers, centers, groups};
+use tithe::data::points::Points;
 
 fn points(rows: &[([f64; 2], f64)]) -> Points {
     Points::from_rows(2, rows.iter().map(|(z, w)| (&z[..], *w)))

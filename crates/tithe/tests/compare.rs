@@ -1,7 +1,7 @@
 //! Discrepancies against values computed by direct sums, and scores against what is known of the posteriors.
 
 use serde::Deserialize;
-use tithe::mmd::{Kernel, by_moments, by_pairs, mmd_squared};
+use tithe::results::mmd::{Kernel, by_moments, by_pairs, mmd_squared};
 
 #[derive(Deserialize)]
 struct Oracle {

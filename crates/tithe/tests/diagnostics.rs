@@ -1,8 +1,8 @@
 //! Diagnostics and smoothed importance weights against values computed with ArviZ 0.23.
 
 use serde::Deserialize;
-use tithe::diagnostics::{ess_bulk, ess_mean, ess_tail, mcse_mean, mcse_sd, r_hat};
-use tithe::psis::Psis;
+use tithe::mcmc::diagnostics::{ess_bulk, ess_mean, ess_tail, mcse_mean, mcse_sd, r_hat};
+use tithe::results::psis::Psis;
 
 #[derive(Deserialize)]
 struct Oracle {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
-use tithe::block::{Block, Column, Field, Kind, Segment};
+use tithe::base::error::{ErrorKind, Result};
+use tithe::base::progress::Silent;
+use tithe::data::block::{Block, Column, Field, Kind, Segment};
+use tithe::data::source::{Scan, Source, Unit};
+use tithe::data::table::{Roles, Table};
+use tithe::engine::pass::Pass;
 use tithe::engine::{Engine, EngineSettings, LocalEngine, Missing};
-use tithe::error::{ErrorKind, Result};
-use tithe::pass::Pass;
-use tithe::progress::Silent;
-use tithe::source::{Scan, Source, Unit};
-use tithe::table::{Roles, Table};
 
 /// Rows 0, 1, 2, … in units of given sizes, each handed over in pieces of at most `piece` rows.
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ struct CutUnit {
     fails: bool,
 }
 
-fn failure(row: u64) -> tithe::error::Error {
+fn failure(row: u64) -> tithe::base::error::Error {
     let (column, what, help) = (None, "broken".to_string(), None);
     ErrorKind::Cell { path: "data".into(), row, column, what, help }.into()
 }
@@ -327,7 +327,8 @@ fn a_file_that_is_replaced_between_two_passes_is_noticed() {
     std::fs::write(&path, "x,y\n1,0\n2,1\n").expect("a file");
     let name = path.display().to_string();
     for memory in [0, 1 << 20] {
-        let source = tithe::source::open(std::slice::from_ref(&name), &Default::default()).expect("a source");
+        let source =
+            tithe::data::source::open(std::slice::from_ref(&name), &Default::default()).expect("a source");
         let table = Table::new(source, &Roles { label: "y".into(), ..Roles::default() }).expect("a table");
         let settings = EngineSettings { memory, ..EngineSettings::default() };
         let engine = LocalEngine::new(table, &settings, &Silent).expect("an engine");

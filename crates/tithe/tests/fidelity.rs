@@ -9,11 +9,11 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use arrow_schema::DataType;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use tithe::build::{BuildSettings, build};
-use tithe::rng::Seed;
-use tithe::selection::Size;
-use tithe::source::{OpenOptions, open};
-use tithe::table::Roles;
+use tithe::base::rng::Seed;
+use tithe::coreset::build::{BuildSettings, build};
+use tithe::coreset::selection::Size;
+use tithe::data::source::{OpenOptions, open};
+use tithe::data::table::Roles;
 
 const PRIOR_PRECISION: f64 = 0.25;
 

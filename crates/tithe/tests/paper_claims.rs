@@ -1,14 +1,14 @@
 //! What the paper says of sensitivities (its Figure 1) and of the guarantee (Theorem 3.2), on generated data.
 
-use tithe::build::{BuildSettings, build};
+use tithe::base::rng::{Purpose, Rng, Seed, open_unit};
+use tithe::coreset::build::{BuildSettings, build};
+use tithe::coreset::selection::Size;
+use tithe::coreset::sensitivity::Radius;
 use tithe::coreset::{Coreset, Method};
-use tithe::generate::Recipe;
-use tithe::rng::{Purpose, Rng, Seed, open_unit};
-use tithe::selection::Size;
-use tithe::sensitivity::Radius;
-use tithe::source::memory::Columns;
-use tithe::survey::EncodingSettings;
-use tithe::table::Roles;
+use tithe::data::generate::Recipe;
+use tithe::data::source::memory::Columns;
+use tithe::data::table::Roles;
+use tithe::encoding::survey::EncodingSettings;
 
 fn plain_build(columns: Vec<(String, Vec<f64>)>, settings: BuildSettings) -> Coreset {
     let encoding = EncodingSettings { intercept: false, standardize: false, ..EncodingSettings::default() };

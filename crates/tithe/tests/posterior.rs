@@ -2,13 +2,13 @@
 
 use rand_distr::{Distribution, StandardNormal};
 use serde::Deserialize;
-use tithe::diagnostics::{self, Trouble};
-use tithe::draws::{Draws, Stats};
+use tithe::base::progress::{Event, Observer, Silent};
+use tithe::base::rng::{Purpose, Rng, Seed, open_unit};
+use tithe::data::points::Points;
+use tithe::mcmc::diagnostics::{self, Trouble};
+use tithe::mcmc::draws::{Draws, Stats};
 use tithe::mcmc::{self, Sampler, Settings};
 use tithe::model::{LogDensity, Posterior, Prior, Priors};
-use tithe::points::Points;
-use tithe::progress::{Event, Observer, Silent};
-use tithe::rng::{Purpose, Rng, Seed, open_unit};
 
 #[derive(Deserialize)]
 struct Oracle {

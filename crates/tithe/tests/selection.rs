@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use tithe::build::{BuildSettings, build_on};
+use tithe::base::progress::Silent;
+use tithe::base::rng::{Purpose, Seed, open_unit};
+use tithe::coreset::build::{BuildSettings, build_on};
+use tithe::coreset::selection::Size;
+use tithe::coreset::sensitivity::Radius;
 use tithe::coreset::{Coreset, Method};
+use tithe::data::source::memory::Columns;
+use tithe::data::table::{Roles, Table};
+use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
-use tithe::progress::Silent;
-use tithe::rng::{Purpose, Seed, open_unit};
-use tithe::selection::Size;
-use tithe::sensitivity::Radius;
-use tithe::source::memory::Columns;
-use tithe::survey::EncodingSettings;
-use tithe::table::{Roles, Table};
 
 fn build(
     columns: &[(&str, &[f64])],

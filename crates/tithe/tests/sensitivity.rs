@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 use serde_json::Value;
-use tithe::clustering::{Centers, groups};
-use tithe::points::{Lane, Points};
-use tithe::sensitivity::{Bound, CenterRule, Distances, plain_shares};
+use tithe::coreset::kmeans::{Centers, groups};
+use tithe::coreset::sensitivity::{Bound, CenterRule, Distances, plain_shares};
+use tithe::data::points::{Lane, Points};
 
 type Rows = Vec<(Vec<f64>, f64)>;
 

@@ -19,10 +19,10 @@ use parquet::file::metadata::{
 use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
 use tempfile::TempDir;
-use tithe::block::{Column, INEXACT, Kind, MISSING};
-use tithe::error::{Error, ErrorKind, Result};
-use tithe::source::memory::{Batches, Columns};
-use tithe::source::{Format, Input, OpenOptions, Source, open, open_inputs};
+use tithe::base::error::{Error, ErrorKind, Result};
+use tithe::data::block::{Column, INEXACT, Kind, MISSING};
+use tithe::data::source::memory::{Batches, Columns};
+use tithe::data::source::{Format, Input, OpenOptions, Source, open, open_inputs};
 
 /// All rows of some columns, in words that keep every difference.
 fn read(source: &dyn Source, columns: &[usize]) -> Result<Vec<Vec<String>>> {

@@ -1,26 +1,26 @@
 //! The tree of a stream: how much it holds, what it keeps, and that the paper's composition holds.
 
 use arrow_schema::DataType;
-use tithe::block::{Column, Field, Kind, Segment};
-use tithe::build::BuildSettings;
-use tithe::certify::{CertifySettings, certify};
+use tithe::base::progress::{Event, Observer, Silent};
+use tithe::base::rng::{Purpose, Seed, open_unit};
+use tithe::coreset::build::BuildSettings;
+use tithe::coreset::certify::{CertifySettings, certify};
+use tithe::coreset::file::coreset_bytes;
+use tithe::coreset::merge::merge;
+use tithe::coreset::selection::Size;
+use tithe::coreset::sensitivity::Radius;
 use tithe::coreset::{Coreset, Method};
+use tithe::data::block::{Column, Field, Kind, Segment};
+use tithe::data::generate::Recipe;
+use tithe::data::points::Points;
+use tithe::data::source::memory::Columns;
+use tithe::data::table::{Roles, Table};
+use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
-use tithe::files::coreset_bytes;
-use tithe::generate::Recipe;
-use tithe::merge::merge;
 use tithe::model::likelihood::Curvature;
-use tithe::points::Points;
-use tithe::progress::{Event, Observer, Silent};
-use tithe::rng::{Purpose, Seed, open_unit};
-use tithe::search::largest_relative_error;
-use tithe::selection::Size;
-use tithe::sensitivity::Radius;
-use tithe::source::memory::Columns;
+use tithe::results::epsilon_search::largest_relative_error;
 use tithe::stream::tree::{Reference, Rows, Tree, TreeSettings};
 use tithe::stream::{Stream, StreamSettings};
-use tithe::survey::EncodingSettings;
-use tithe::table::{Roles, Table};
 
 type Table2 = Vec<(String, Vec<f64>)>;
 
@@ -344,7 +344,7 @@ fn errors_compose_as_the_paper_says() {
         let parts: Vec<Coreset> = (0..leaves)
             .map(|leaf| {
                 let engine = engine(slice(leaf * each..(leaf + 1) * each));
-                tithe::build::build_on(&engine, Missing::Error, &step(leaf as u64))
+                tithe::coreset::build::build_on(&engine, Missing::Error, &step(leaf as u64))
                     .expect("a coreset")
                     .coreset
             })

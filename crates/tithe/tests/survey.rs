@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, StringArray};
 use proptest::prelude::*;
+use tithe::base::progress::Silent;
+use tithe::base::rng::Seed;
+use tithe::data::source::Source;
+use tithe::data::source::memory::{Batches, Columns};
+use tithe::data::table::{Roles, Table};
+use tithe::encoding::survey::{EncodingSettings, Learnt, survey};
 use tithe::encoding::{Coding, LabelValue};
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
-use tithe::progress::Silent;
-use tithe::rng::Seed;
-use tithe::source::Source;
-use tithe::source::memory::{Batches, Columns};
-use tithe::survey::{EncodingSettings, Learnt, survey};
-use tithe::table::{Roles, Table};
 
 fn learn(
     source: Box<dyn Source>,

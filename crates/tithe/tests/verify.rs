@@ -2,22 +2,22 @@
 //! with data that is hard to fit.
 
 use rand_distr::{Distribution, StandardNormal};
-use tithe::block::{Column, RowSet, Segment};
-use tithe::build::{BuildSettings, build_on};
-use tithe::certify::{CertifySettings, certify};
+use tithe::base::error::ErrorKind;
+use tithe::base::progress::Silent;
+use tithe::base::rng::{Purpose, Seed, open_unit};
+use tithe::coreset::build::{BuildSettings, build_on};
+use tithe::coreset::certify::{CertifySettings, certify};
+use tithe::coreset::selection::Size;
 use tithe::coreset::{Coreset, Method};
+use tithe::data::block::{Column, RowSet, Segment};
+use tithe::data::source::memory::Columns;
+use tithe::data::table::{Roles, Table};
+use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{Engine, EngineSettings, LocalEngine, Missing};
-use tithe::error::ErrorKind;
-use tithe::fit::{Fit, FitSettings, fit_coreset, fit_data};
 use tithe::mcmc::{Sampler, Settings};
-use tithe::progress::Silent;
-use tithe::rng::{Purpose, Seed, open_unit};
-use tithe::search::largest_relative_error;
-use tithe::selection::Size;
-use tithe::source::memory::Columns;
-use tithe::survey::EncodingSettings;
-use tithe::table::{Roles, Table};
-use tithe::verify::{Judgement, VerifySettings, verify};
+use tithe::results::epsilon_search::largest_relative_error;
+use tithe::results::fit::{Fit, FitSettings, fit_coreset, fit_data};
+use tithe::results::verify::{Judgement, VerifySettings, verify};
 
 type Named = Vec<(String, Vec<f64>)>;
 

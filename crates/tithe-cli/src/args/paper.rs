@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use tithe::mmd::Kernel;
+use tithe::results::mmd::Kernel;
 use tithe_paper::profile::Profile;
 
 use super::{DataArgs, OutputArgs};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use tithe::generate::Recipe;
+use tithe::data::generate::Recipe;
 use tithe::mcmc::Sampler;
 use tithe::model::Prior;
 
@@ -30,7 +30,7 @@ pub struct PriorArgs {
 /// A name may hold `=` itself (`column=level`), a prior never does.
 fn parse_named_prior(word: &str) -> Result<(String, Prior), String> {
     let (name, prior) = word.rsplit_once('=').ok_or("say NAME=PRIOR, for example age=normal:1")?;
-    Ok((name.to_string(), prior.parse().map_err(|error: tithe::error::Error| error.to_string())?))
+    Ok((name.to_string(), prior.parse().map_err(|error: tithe::base::error::Error| error.to_string())?))
 }
 
 /// `tithe fit`.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::CommandFactory;
-use tithe::error::{Error, Result};
+use tithe::base::error::{Error, Result};
 
 use crate::args::{Cli, CompletionsArgs, ManArgs};
 use crate::show;

@@ -1,12 +1,12 @@
 //! `tithe build`: data to coreset.
 
 use serde_json::{Map, Value, json};
-use tithe::build::{Built, build_on};
+use tithe::base::error::Result;
+use tithe::coreset::build::{Built, build_on};
+use tithe::coreset::file::write_coreset;
+use tithe::data::table::Table;
 use tithe::engine::LocalEngine;
-use tithe::error::Result;
-use tithe::files::write_coreset;
-use tithe::fit::SHORT_FIT;
-use tithe::table::Table;
+use tithe::results::fit::SHORT_FIT;
 
 use crate::args::BuildArgs;
 use crate::commands::{certificate, create_parquet, whole_seconds};

@@ -1,7 +1,7 @@
 //! A certificate, as JSON and in words.
 
 use serde_json::{Value, json};
-use tithe::calibration::certificate::{Certificate, Guard, Verdict};
+use tithe::coreset::calibration::certificate::{Certificate, Guard, Verdict};
 use tithe::coreset::{CalibrationFacts, Coreset, Method, Provenance};
 
 use crate::show::{counted, number};

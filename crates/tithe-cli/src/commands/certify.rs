@@ -1,12 +1,12 @@
 //! `tithe certify`: the certificate of a coreset of any method.
 
 use serde_json::json;
-use tithe::calibration::certificate::Verdict;
-use tithe::certify::{CertifySettings, certify};
+use tithe::base::error::Result;
 use tithe::coreset::Method;
+use tithe::coreset::calibration::certificate::Verdict;
+use tithe::coreset::certify::{CertifySettings, certify};
+use tithe::coreset::file::read_coreset;
 use tithe::engine::{Engine, LocalEngine};
-use tithe::error::Result;
-use tithe::files::read_coreset;
 
 use crate::args::CertifyArgs;
 use crate::commands::certificate;

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tithe::compare::{Comparison, Scores, compare, score};
+use tithe::base::error::{Error, ErrorKind, Result};
+use tithe::data::source::{Input, find_inputs};
+use tithe::encoding::full_data::open_as;
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
-use tithe::error::{Error, ErrorKind, Result};
-use tithe::files::read_posterior;
-use tithe::fit::Fit;
-use tithe::full_data::open_as;
-use tithe::source::{Input, find_inputs};
+use tithe::results::compare::{Comparison, Scores, compare, score};
+use tithe::results::file::read_posterior;
+use tithe::results::fit::Fit;
 use tithe_plot::{Axis, Chart, Color, Curve, Line, Marker, Panel, Point, Scale};
 
 use crate::args::CompareArgs;

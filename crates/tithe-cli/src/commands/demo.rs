@@ -3,18 +3,18 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use tithe::build::{BuildSettings, build_on};
+use tithe::base::error::{Error, Result};
+use tithe::base::rng::Seed;
+use tithe::coreset::build::{BuildSettings, build_on};
+use tithe::coreset::selection::Size;
 use tithe::coreset::{Coreset, Method};
+use tithe::data::generate::Recipe;
+use tithe::data::source::memory::Columns;
+use tithe::data::table::{Roles, Table};
+use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
-use tithe::error::{Error, Result};
-use tithe::fit::{Fit, FitSettings, fit_coreset, fit_data};
-use tithe::generate::Recipe;
 use tithe::mcmc::{Sampler, Settings};
-use tithe::rng::Seed;
-use tithe::selection::Size;
-use tithe::source::memory::Columns;
-use tithe::survey::EncodingSettings;
-use tithe::table::{Roles, Table};
+use tithe::results::fit::{Fit, FitSettings, fit_coreset, fit_data};
 
 use crate::args::DemoArgs;
 use crate::show::{self, Watcher, count, number};

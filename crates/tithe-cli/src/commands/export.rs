@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use serde_json::json;
-use tithe::error::{Error, ErrorKind, Result};
-use tithe::export::{Tool, export};
-use tithe::files::read_coreset;
+use tithe::base::error::{Error, ErrorKind, Result};
+use tithe::coreset::file::read_coreset;
+use tithe::results::export::{Tool, export};
 
 use crate::args::{ExportArgs, ToolArg};
 use crate::commands::create_output;

@@ -4,14 +4,17 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use tithe::base::error::{Error, ErrorKind, Result};
+use tithe::coreset::file::read_coreset;
+use tithe::data::sink::{Output, find_story};
+use tithe::data::table::Table;
 use tithe::encoding::{Coding, Feature};
 use tithe::engine::LocalEngine;
-use tithe::error::{Error, ErrorKind, Result};
-use tithe::files::{Output, find_story, prior_scale, read_coreset, write_posterior, write_stan_csv};
-use tithe::fit::{Basis, Fit, SHORT_FIT, fit_coreset, fit_data};
 use tithe::mcmc::Sampler;
 use tithe::model::Prior;
-use tithe::table::Table;
+use tithe::results::file::{prior_scale, write_posterior};
+use tithe::results::fit::{Basis, Fit, SHORT_FIT, fit_coreset, fit_data};
+use tithe::results::write_stan_csv;
 
 use crate::args::{FitArgs, PosteriorFormat};
 use crate::commands::{certificate, create_output, create_parquet, rows_fitted, whole_seconds};
@@ -124,7 +127,7 @@ fn refuse_column_flags(args: &FitArgs) -> Result<()> {
 }
 
 /// Fits all rows of the data.
-fn fit_all(args: &FitArgs, settings: &tithe::fit::FitSettings, watcher: &Watcher) -> Result<Fit> {
+fn fit_all(args: &FitArgs, settings: &tithe::results::fit::FitSettings, watcher: &Watcher) -> Result<Fit> {
     let missing = plan::missing(&args.columns);
     let memory = plan::memory(&args.engine);
     let source = plan::open_data(&args.data, &args.columns, memory, args.output.as_deref())?;

@@ -1,10 +1,10 @@
 //! `tithe generate`: the paper's synthetic data, of any size, with known coefficients.
 
 use serde_json::json;
-use tithe::error::{Error, Result};
-use tithe::files::RowFormat;
-use tithe::generate::write_generated;
-use tithe::rng::Seed;
+use tithe::base::error::{Error, Result};
+use tithe::base::rng::Seed;
+use tithe::data::generate::write_generated;
+use tithe::data::sink::RowFormat;
 
 use crate::args::GenerateArgs;
 use crate::commands::create_output;

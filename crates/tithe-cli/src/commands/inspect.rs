@@ -1,13 +1,15 @@
 //! `tithe inspect`: what a file is and how it was made.
 
 use serde_json::{Value, json};
-use tithe::block::Kind;
+use tithe::base::error::{ErrorKind, Result};
 use tithe::coreset::Coreset;
+use tithe::coreset::file::read_coreset;
+use tithe::data::block::Kind;
+use tithe::data::sink::find_story;
+use tithe::data::source::{OpenOptions, Source, open};
 use tithe::encoding::Coding;
-use tithe::error::{ErrorKind, Result};
-use tithe::files::{find_story, prior_scale, read_coreset, read_posterior};
-use tithe::fit::{Basis, Fit};
-use tithe::source::{OpenOptions, Source, open};
+use tithe::results::file::{prior_scale, read_posterior};
+use tithe::results::fit::{Basis, Fit};
 
 use crate::args::InspectArgs;
 use crate::commands::{certificate, rows_fitted};

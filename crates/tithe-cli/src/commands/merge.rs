@@ -1,11 +1,11 @@
 //! `tithe merge`: coresets to one coreset.
 
 use serde_json::{Value, json};
+use tithe::base::error::Result;
 use tithe::coreset::Coreset;
-use tithe::error::Result;
-use tithe::files::{read_coreset, write_coreset};
-use tithe::merge::merge;
-use tithe::survey::EncodingSettings;
+use tithe::coreset::file::{read_coreset, write_coreset};
+use tithe::coreset::merge::merge;
+use tithe::encoding::survey::EncodingSettings;
 
 use crate::args::MergeArgs;
 use crate::commands::{certificate, create_parquet};

@@ -20,10 +20,10 @@ pub mod verify;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use tithe::base::error::{ErrorKind, Result};
 use tithe::coreset::Coreset;
-use tithe::error::{ErrorKind, Result};
-use tithe::files::Output;
-use tithe::fit::whole_fit_seconds;
+use tithe::data::sink::Output;
+use tithe::results::fit::whole_fit_seconds;
 
 use crate::show::{counted, they_were};
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tithe::error::{Error, ErrorKind, Result};
+use tithe::base::error::{Error, ErrorKind, Result};
 use tithe_paper::data::Library;
 use tithe_paper::profile::Profile;
 use tithe_paper::runner::{Context, Watch};

@@ -1,10 +1,11 @@
 //! `tithe predict`: probabilities with intervals for new rows.
 
 use serde_json::json;
-use tithe::error::Result;
-use tithe::files::{RowFormat, read_posterior};
-use tithe::predict::{PredictSettings, predict};
-use tithe::source::find_inputs;
+use tithe::base::error::Result;
+use tithe::data::sink::RowFormat;
+use tithe::data::source::find_inputs;
+use tithe::results::file::read_posterior;
+use tithe::results::predict::{PredictSettings, predict};
 
 use crate::args::PredictArgs;
 use crate::commands::create_output;

@@ -3,10 +3,11 @@
 use std::fmt::Write;
 
 use serde_json::json;
-use tithe::diagnostics::{CoefficientSummary, quantile};
-use tithe::error::{ErrorKind, Result};
-use tithe::files::{find_story, prior_scale, read_posterior};
-use tithe::fit::{Basis, Fit};
+use tithe::base::error::{ErrorKind, Result};
+use tithe::data::sink::find_story;
+use tithe::mcmc::diagnostics::{CoefficientSummary, quantile};
+use tithe::results::file::{prior_scale, read_posterior};
+use tithe::results::fit::{Basis, Fit};
 use tithe_plot::{Axis, Chart, Color, Curve, Line, Marker, Panel, Point, Scale, escaped};
 
 use crate::args::ReportArgs;

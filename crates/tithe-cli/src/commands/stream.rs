@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
+use tithe::base::error::{Error, ErrorKind, Result};
+use tithe::base::progress::{Event, Observer, Silent};
 use tithe::coreset::Coreset;
-use tithe::error::{Error, ErrorKind, Result};
-use tithe::files::write_coreset;
-use tithe::progress::{Event, Observer, Silent};
-use tithe::source::live::{Growing, open_live};
-use tithe::source::{OpenOptions, Source, open};
+use tithe::coreset::file::write_coreset;
+use tithe::data::source::live::{Growing, open_live};
+use tithe::data::source::{OpenOptions, Source, open};
 use tithe::stream::feed::{End, Fed, feed};
 use tithe::stream::{Progress, Stream, repair, snapshot};
 
@@ -142,7 +142,7 @@ impl Feeder<'_> {
     fn open(&self, names: &[String]) -> Result<Box<dyn Source>> {
         let mut options = self.options.clone();
         let known = self.stream.fields().unwrap_or_default();
-        let text = known.iter().filter(|field| field.kind == tithe::block::Kind::Text);
+        let text = known.iter().filter(|field| field.kind == tithe::data::block::Kind::Text);
         options.text.extend(text.map(|field| field.name.clone()));
         options.text.sort();
         options.text.dedup();
@@ -193,7 +193,7 @@ impl Feeder<'_> {
                     let what = format!("is '{label}', and the stream's is '{}'", known.label);
                     return Err(Error::setting("--label", what));
                 }
-                _ => tithe::table::Roles {
+                _ => tithe::data::table::Roles {
                     label: known.label,
                     weight: self.args.columns.weight.clone(),
                     features: self.args.columns.features.as_deref().map(plan::names),
@@ -201,7 +201,7 @@ impl Feeder<'_> {
                 },
             },
             None if self.args.encoding.is_some() && self.args.columns.label.is_none() => {
-                tithe::table::Roles { weight: self.args.columns.weight.clone(), ..Default::default() }
+                tithe::data::table::Roles { weight: self.args.columns.weight.clone(), ..Default::default() }
             }
             None => plan::roles(&self.args.columns, source)?,
         };

@@ -1,13 +1,15 @@
 //! `tithe verify`: a posterior checked and corrected against the full data.
 
 use serde_json::{Value, json};
+use tithe::base::error::{ErrorKind, Result};
+use tithe::base::rng::Seed;
+use tithe::coreset::file::read_coreset;
 use tithe::engine::LocalEngine;
-use tithe::error::{ErrorKind, Result};
-use tithe::files::{read_coreset, read_posterior, write_corrected, write_resampled};
-use tithe::fit::Fit;
-use tithe::rng::Seed;
-use tithe::search::{Worst, largest_relative_error};
-use tithe::verify::{Figures, Judgement, Verification, VerifySettings, verify};
+use tithe::results::epsilon_search::{Worst, largest_relative_error};
+use tithe::results::file::read_posterior;
+use tithe::results::fit::Fit;
+use tithe::results::verify::{Figures, Judgement, Verification, VerifySettings, verify};
+use tithe::results::{write_corrected, write_resampled};
 
 use crate::args::VerifyArgs;
 use crate::commands::create_output;

@@ -1,6 +1,6 @@
 //! Figure 1: the share of the time spent building, and mean sensitivities.
 
-use tithe::error::Result;
+use tithe::base::error::Result;
 use tithe_plot::{Axis, Chart, Color, Curve, Line, Marker, Panel, Point, Scale};
 
 use super::{averaged, grouped, span};
@@ -214,7 +214,7 @@ fn claims(title: &str, bounds: &dyn Fn(f64, usize) -> Vec<(f64, Vec<f64>)>) -> V
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    tithe::diagnostics::quantile(&sorted, 0.5)
+    tithe::mcmc::diagnostics::quantile(&sorted, 0.5)
 }
 
 fn table(name: &str, results: &Results<MeanBound>) -> Table {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tithe::error::Result;
+use tithe::base::error::Result;
 use tithe_plot::{Axis, Chart, Color, Level, Line, Panel, Point, Scale};
 
 use super::fig1::curve_of;

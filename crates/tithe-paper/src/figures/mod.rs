@@ -5,7 +5,7 @@ mod fig2;
 mod robustness;
 mod theory;
 
-use tithe::error::{Error, Result};
+use tithe::base::error::{Error, Result};
 use tithe_plot::{Chart, Point};
 
 use crate::data::Set;

@@ -1,6 +1,6 @@
 //! Whether results are similar for 4 ≤ k ≤ 8 and 2.5 ≤ a ≤ 3.5.
 
-use tithe::error::Result;
+use tithe::base::error::Result;
 use tithe_plot::{Axis, Chart, Color, Curve, Level, Line, Marker, Panel, Scale};
 
 use super::fig2::named_table;

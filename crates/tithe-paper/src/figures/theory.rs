@@ -1,6 +1,6 @@
 //! The theory, measured: four plots.
 
-use tithe::error::Result;
+use tithe::base::error::Result;
 use tithe_plot::{Axis, Chart, Color, Curve, Level, Line, Marker, Panel, Point, Scale};
 
 use super::{averaged, span};

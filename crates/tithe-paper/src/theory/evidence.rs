@@ -2,14 +2,14 @@
 //! be integrated numerically.
 
 use serde::{Deserialize, Serialize};
-use tithe::build::{BuildSettings, build_on};
+use tithe::base::error::Result;
+use tithe::base::rng::Seed;
+use tithe::coreset::build::{BuildSettings, build_on};
+use tithe::coreset::selection::Size;
+use tithe::coreset::sensitivity::Radius;
+use tithe::data::points::Points;
 use tithe::engine::Missing;
-use tithe::error::Result;
 use tithe::model::{Posterior, Prior, Priors};
-use tithe::points::Points;
-use tithe::rng::Seed;
-use tithe::selection::Size;
-use tithe::sensitivity::Radius;
 
 use super::guarantee::values;
 use super::{disc, plane, points_of};

@@ -1,15 +1,15 @@
 //! Theorem 3.2's (ε, δ) guarantee: how often it holds, and how small its constant c could be.
 
 use serde::{Deserialize, Serialize};
-use tithe::build::{BuildSettings, build_on};
+use tithe::base::error::Result;
+use tithe::base::rng::Seed;
 use tithe::coreset::Method;
+use tithe::coreset::build::{BuildSettings, build_on};
+use tithe::coreset::selection::Size;
+use tithe::coreset::sensitivity::Radius;
+use tithe::data::points::Points;
 use tithe::engine::Missing;
-use tithe::error::Result;
 use tithe::model::likelihood::ValueSums;
-use tithe::points::Points;
-use tithe::rng::Seed;
-use tithe::selection::Size;
-use tithe::sensitivity::Radius;
 
 use super::{disc, plane, points_of};
 use crate::data::{Part, plain_encoding};
@@ -57,7 +57,7 @@ impl GuaranteeOutcome {
     pub fn quantile(&self, p: f64) -> f64 {
         let mut sorted = self.errors.clone();
         sorted.sort_by(f64::total_cmp);
-        tithe::diagnostics::quantile(&sorted, p)
+        tithe::mcmc::diagnostics::quantile(&sorted, p)
     }
 }
 

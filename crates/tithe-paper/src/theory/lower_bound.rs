@@ -4,8 +4,8 @@
 //! Then `N/(1+(N−1)e^{−Rε√ε'/4}) ≤ σ_n(B_R) ≤ N/(1+(N−1)e^{−R√(2ε')})`.
 
 use serde::{Deserialize, Serialize};
-use tithe::error::Result;
-use tithe::rng::{Purpose, Rng, Seed};
+use tithe::base::error::Result;
+use tithe::base::rng::{Purpose, Rng, Seed};
 
 use super::{direction, dot, softplus};
 use crate::profile::Profile;

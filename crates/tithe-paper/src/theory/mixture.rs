@@ -4,14 +4,14 @@
 //! orthogonal. Then `A_i = D` and `B_i = ½(D + 5 − 10 + 5) + ½(D + 5 + 5) = D + 5`.
 
 use serde::{Deserialize, Serialize};
-use tithe::build::{BuildSettings, build_on};
+use tithe::base::error::{ErrorKind, Result};
+use tithe::base::rng::Seed;
 use tithe::coreset::Method;
+use tithe::coreset::build::{BuildSettings, build_on};
+use tithe::coreset::selection::Size;
+use tithe::coreset::sensitivity::Radius;
+use tithe::data::generate::Recipe;
 use tithe::engine::Missing;
-use tithe::error::{ErrorKind, Result};
-use tithe::generate::Recipe;
-use tithe::rng::Seed;
-use tithe::selection::Size;
-use tithe::sensitivity::Radius;
 
 use crate::data::{Part, plain_encoding};
 use crate::profile::Profile;

@@ -5,8 +5,8 @@ pub mod guarantee;
 pub mod lower_bound;
 pub mod mixture;
 
-use tithe::points::Points;
-use tithe::rng::{Purpose, Rng, Seed, open_unit};
+use tithe::base::rng::{Purpose, Rng, Seed, open_unit};
+use tithe::data::points::Points;
 
 /// `φ(s) = ln(1 + e^{−s})`.
 pub(crate) fn softplus(s: f64) -> f64 {

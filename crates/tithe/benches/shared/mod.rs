@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use tithe::build::{BuildSettings, Built, build_on};
+use tithe::base::progress::Silent;
 use tithe::coreset::Method;
+use tithe::coreset::build::{BuildSettings, Built, build_on};
+use tithe::data::source::Source;
+use tithe::data::table::{Roles, Table};
+use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
-use tithe::progress::Silent;
-use tithe::source::Source;
-use tithe::survey::EncodingSettings;
-use tithe::table::{Roles, Table};
 
 /// The words after the program's name, without those that `cargo bench` adds.
 pub fn arguments() -> Vec<String> {

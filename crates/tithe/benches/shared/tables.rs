@@ -10,9 +10,9 @@ use arrow_array::{ArrayRef, Float64Array, RecordBatch};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
-use tithe::generate::{GENERATED_BLOCK, Generated, Recipe};
-use tithe::rng::Seed;
-use tithe::source::Scan;
+use tithe::base::rng::Seed;
+use tithe::data::generate::{GENERATED_BLOCK, Generated, Recipe};
+use tithe::data::source::Scan;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -62,7 +62,7 @@ pub fn write_csv(rows: usize, path: &Path) -> Outcome<()> {
 }
 
 /// Decodes everything on all threads of a pool, lets go of it, and counts the rows.
-pub fn decode(scan: Box<dyn Scan>, pool: &rayon::ThreadPool) -> tithe::error::Result<usize> {
+pub fn decode(scan: Box<dyn Scan>, pool: &rayon::ThreadPool) -> tithe::base::error::Result<usize> {
     let scan = Mutex::new(scan);
     let counts = pool.broadcast(|_| {
         let mut rows = 0;

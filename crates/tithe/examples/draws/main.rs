@@ -6,15 +6,15 @@
 #[path = "../fidelity/data.rs"]
 mod data;
 
-use tithe::build::{BuildSettings, build_on};
+use tithe::base::error::Result;
+use tithe::base::progress::Silent;
+use tithe::base::rng::Seed;
+use tithe::coreset::build::{BuildSettings, build_on};
+use tithe::coreset::selection::Size;
 use tithe::engine::Missing;
-use tithe::error::Result;
-use tithe::fit::{FitSettings, fit_coreset, fit_data};
 use tithe::mcmc::{Sampler, Settings};
-use tithe::progress::Silent;
-use tithe::rng::Seed;
-use tithe::selection::Size;
-use tithe::verify::{VerifySettings, verify};
+use tithe::results::fit::{FitSettings, fit_coreset, fit_data};
+use tithe::results::verify::{VerifySettings, verify};
 
 fn line(name: &str, size: usize) -> Result<()> {
     let Some((engine, encoding)) = data::engine_of(name)? else { return Ok(()) };

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use rand_distr::{Distribution, StandardNormal};
+use tithe::base::error::Result;
+use tithe::base::progress::Silent;
+use tithe::base::rng::{Purpose, Rng, Seed, open_unit};
+use tithe::data::generate::Recipe;
+use tithe::data::source::memory::Columns;
+use tithe::data::source::{OpenOptions, Source, open};
+use tithe::data::table::{Roles, Table};
+use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine};
-use tithe::error::Result;
-use tithe::generate::Recipe;
-use tithe::progress::Silent;
-use tithe::rng::{Purpose, Rng, Seed, open_unit};
-use tithe::source::memory::Columns;
-use tithe::source::{OpenOptions, Source, open};
-use tithe::survey::EncodingSettings;
-use tithe::table::{Roles, Table};
 
 const GENERATED_ROWS: usize = 1_000_000;
 const HARD_ROWS: usize = 200_000;

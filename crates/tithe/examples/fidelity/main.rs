@@ -9,14 +9,14 @@ mod peers;
 
 use std::time::Instant;
 
-use tithe::build::{BuildSettings, build_on};
-use tithe::certify::{CertifySettings, certify};
+use tithe::base::error::Result;
+use tithe::base::rng::Seed;
+use tithe::coreset::build::{BuildSettings, build_on};
+use tithe::coreset::certify::{CertifySettings, certify};
+use tithe::coreset::selection::Size;
 use tithe::coreset::{Coreset, Method};
+use tithe::encoding::full_data::identity;
 use tithe::engine::{Engine, Missing};
-use tithe::error::Result;
-use tithe::full_data::identity;
-use tithe::rng::Seed;
-use tithe::selection::Size;
 
 /// Name and size of each line.
 const LINES: [(&str, usize); 9] = [

@@ -3,14 +3,14 @@
 use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
 use rand_distr::{Distribution, StandardNormal};
-use tithe::block::{Column, RowSet, Segment};
+use tithe::base::error::Result;
+use tithe::base::rng::{Purpose, Seed};
 use tithe::coreset::Coreset;
+use tithe::data::block::{Column, RowSet, Segment};
 use tithe::engine::Engine;
-use tithe::error::Result;
-use tithe::fit::laplace_of_data;
 use tithe::model::{Gaussian, Posterior, Prior, Priors};
-use tithe::rng::{Purpose, Seed};
-use tithe::verify::log_likelihoods;
+use tithe::results::fit::laplace_of_data;
+use tithe::results::verify::log_likelihoods;
 
 /// Draws at which log-likelihoods are compared, and steps, of the quasi-Newton refinement.
 const DRAWS: usize = 300;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::block::Segment;
+use crate::data::block::Segment;
 
 /// What is left of a unit once it is decoded.
 pub(super) struct UnitDone {
@@ -136,7 +136,7 @@ impl Assembly {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::Column;
+    use crate::data::block::Column;
 
     #[test]
     fn the_last_block_is_complete_where_the_number_of_rows_is_known() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::block::Block;
+use crate::data::block::Block;
 
 /// Collects decoded blocks during the first pass: the first of the data, as many as fit.
 pub(super) struct Keeper {

@@ -1,11 +1,11 @@
 //! Independent draws from the normal approximation, with the true log-density beside each.
 
 use super::{Watch, Whitened, fill_normal};
-use crate::draws::{Chain, Stats};
-use crate::error::Result;
+use crate::base::error::Result;
+use crate::base::rng::Rng;
 use crate::mcmc::Settings;
+use crate::mcmc::draws::{Chain, Stats};
 use crate::model::{Gaussian, LogDensity};
-use crate::rng::Rng;
 
 pub(super) fn chain(
     density: &dyn LogDensity,

@@ -1,11 +1,11 @@
 //! The adaptive Metropolis-adjusted Langevin algorithm, the paper's sampler, in whitened coordinates or plain ones.
 
 use super::{Watch, Whitened, fill_normal};
-use crate::draws::{Chain, Stats};
-use crate::error::Result;
+use crate::base::error::Result;
+use crate::base::rng::{Rng, open_unit};
 use crate::mcmc::Settings;
+use crate::mcmc::draws::{Chain, Stats};
 use crate::model::{Gaussian, LogDensity};
-use crate::rng::{Rng, open_unit};
 
 /// The acceptance at which Langevin proposals move farthest (Roberts and Rosenthal 1998).
 const TARGET_ACCEPTANCE: f64 = 0.574;

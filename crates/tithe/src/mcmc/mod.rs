@@ -1,5 +1,7 @@
 //! Samplers: chains of draws from any log-density, the same for any number of threads.
 
+pub mod diagnostics;
+pub mod draws;
 mod laplace;
 mod mala;
 mod nuts;
@@ -11,12 +13,12 @@ use rand_distr::{Distribution, StandardNormal};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::draws::{Chain, Draws};
-use crate::error::{Error, ErrorKind, Result};
-use crate::machine::physical_memory;
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::machine::physical_memory;
+use crate::base::progress::{Event, Observer};
+use crate::base::rng::{Purpose, Rng, Seed, open_unit};
+use crate::mcmc::draws::{Chain, Draws};
 use crate::model::{Gaussian, LogDensity};
-use crate::progress::{Event, Observer};
-use crate::rng::{Purpose, Rng, Seed, open_unit};
 
 /// How to draw. As text: `nuts`, `mala`, `mala-plain`, `laplace`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,11 +5,11 @@
 //! leapfrog steps reach across it; the metric catches what the approximation misses (heavy tails, spikes).
 
 use super::{Watch, Whitened, dispersed, fill_normal};
-use crate::draws::{Chain, Stats};
-use crate::error::Result;
+use crate::base::error::Result;
+use crate::base::rng::{Rng, open_unit};
 use crate::mcmc::Settings;
+use crate::mcmc::draws::{Chain, Stats};
 use crate::model::{Gaussian, LogDensity};
-use crate::rng::{Rng, open_unit};
 
 /// Mean acceptance that the step size aims at.
 const TARGET_ACCEPTANCE: f64 = 0.8;

@@ -4,8 +4,8 @@
 //! Sums run in `LANES` interleaved parts, always the same ones, so that they vectorise and still give
 //! the same bits on every processor.
 
-use crate::math::{softplus_and_slope, total, vectorized};
-use crate::points::{Lane, Points, TILE, Tile};
+use crate::base::math::{softplus_and_slope, total, vectorized};
+use crate::data::points::{Lane, Points, TILE, Tile};
 
 /// Parts in which every sum over rows is kept.
 pub(super) const LANES: usize = 8;

@@ -1,7 +1,8 @@
 //! The model: a weighted logistic likelihood, priors, and the posterior they make.
 
 pub mod likelihood;
-pub(crate) mod mode;
+pub mod local_features;
+pub(crate) mod newton;
 pub mod posterior;
 pub mod prior;
 pub mod quadratic;

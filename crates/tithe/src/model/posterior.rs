@@ -3,13 +3,13 @@
 
 use faer::{Mat, Side};
 
-use crate::error::{Error, Result};
-use crate::math::{dot, vectorized};
+use crate::base::error::{Error, Result};
+use crate::base::math::{dot, vectorized};
+use crate::data::points::Points;
 use crate::model::likelihood;
-use crate::model::mode::{EXACT, Mode, mode_from_afar, singular};
+use crate::model::newton::{EXACT, Mode, mode_from_afar, singular};
 use crate::model::prior::{Prepared, Prior, Priors};
 use crate::model::thin::ThinPoints;
-use crate::points::Points;
 
 /// A log-density with gradient; all that a sampler knows of a model.
 pub trait LogDensity: Sync {
@@ -215,8 +215,8 @@ impl Gaussian {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::rng::{Purpose, Seed, open_unit};
     use crate::model::likelihood::Curvature;
-    use crate::rng::{Purpose, Seed, open_unit};
 
     fn random_points(dim: usize, len: usize, seed: u64) -> Points {
         let mut rng = Seed(seed).stream(Purpose::Generate, 0);

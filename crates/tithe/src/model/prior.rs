@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result, nearest_name};
+use crate::base::error::{Error, Result, nearest_name};
 
 /// The prior of one coefficient, centred at 0.
 ///

@@ -4,9 +4,9 @@
 //! With an intercept, `z_0 = y`, and a column that was centred is `z_j = b_j z_0 + e_j` with `e_j = 0` for most rows.
 //! So `z·θ = z_0 (Σ_j b_j θ_j) + Σ_j e_j θ_j`, and `∂L/∂θ_j = b_j Σ w σ z_0 + Σ w σ e_j`. Without one, `b = 0`.
 
-use crate::math::{total, vectorized};
+use crate::base::math::{total, vectorized};
+use crate::data::points::{Lane, Points, TILE};
 use crate::model::likelihood::{LANES, Part, add_rows, groups, losses_and_pulls};
-use crate::points::{Lane, Points, TILE};
 
 /// A column that is stored costs about twice as much as one of a plain tile.
 const THIN: f64 = 0.5;
@@ -185,8 +185,8 @@ fn shared_by_most(values: impl Iterator<Item = f64> + Clone) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::rng::{Purpose, Seed, open_unit};
     use crate::model::likelihood::value_and_gradient;
-    use crate::rng::{Purpose, Seed, open_unit};
 
     /// Rows as an encoding makes them: an intercept if wanted, numbers, and columns that are rarely not 0, centred or not.
     fn points(dim: usize, len: usize, intercept: bool, rare: f64, seed: u64) -> Points {

@@ -1,7 +1,7 @@
 //! Labels are looked at before rows are taken in: as long as the encoding is not known, nothing else says that there are two.
 
-use crate::block::{Block, Column, MISSING_CODE, row_name};
-use crate::error::{ErrorKind, Result};
+use crate::base::error::{ErrorKind, Result};
+use crate::data::block::{Block, Column, MISSING_CODE, row_name};
 
 /// The values that a label had so far.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +58,7 @@ impl Classes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::{MISSING, TextBuilder};
+    use crate::data::block::{MISSING, TextBuilder};
 
     #[test]
     fn a_third_class_is_found_wherever_it_is() {

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::block::Segment;
-use crate::error::{Error, Result};
-use crate::progress::{Event, Observer};
-use crate::source::{Scan, Unit};
+use crate::base::error::{Error, Result};
+use crate::base::progress::{Event, Observer};
+use crate::data::block::Segment;
+use crate::data::source::{Scan, Unit};
 
 /// How long to wait for rows before something else is seen to.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -220,8 +220,8 @@ fn broken(file: &Path) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
-    use crate::progress::Silent;
+    use crate::base::error::ErrorKind;
+    use crate::base::progress::Silent;
 
     /// A source without an end, which knows who else holds on to it.
     struct Endless {

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use super::state::{Content, Manifest, remainder_bytes, remainder_from};
 use super::{Stream, StreamSettings, refused};
-use crate::block::Segment;
-use crate::error::{Error, ErrorKind, Result};
-use crate::files::{coreset_bytes, read_coreset_from, read_rows_from, rows_bytes};
-use crate::source::Input;
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::coreset::file::{coreset_bytes, read_coreset_from};
+use crate::data::block::Segment;
+use crate::data::sink::rows::{read_rows_from, rows_bytes};
+use crate::data::source::Input;
 
 /// What messages call it.
 const NAME: &str = "the packed stream";

@@ -12,12 +12,14 @@ use arrow_schema::DataType;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::block::{Field, Kind, Segment};
+use crate::base::error::{Error, ErrorKind, Result};
 use crate::coreset::Coreset;
+use crate::coreset::file::{read_coreset, write_coreset};
+use crate::data::block::{Field, Kind, Segment};
+use crate::data::fingerprint::Fingerprint;
+use crate::data::sink::Output;
+use crate::data::sink::rows::{read_rows, write_rows};
 use crate::encoding::Encoding;
-use crate::error::{Error, ErrorKind, Result};
-use crate::files::{Output, read_coreset, read_rows, write_coreset, write_rows};
-use crate::fingerprint::Fingerprint;
 use crate::model::quadratic::Quadratic;
 
 const VERSION: u64 = 2;

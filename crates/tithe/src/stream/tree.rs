@@ -14,22 +14,22 @@
 
 use rand::Rng as _;
 
-use crate::block::{Field, Segment};
-use crate::build::{BuildSettings, Built, build_part};
-use crate::calibrated::Place;
+use crate::base::error::{Error, Result};
+use crate::base::progress::Observer;
+use crate::base::rng::{Purpose, Seed};
+use crate::coreset::build::{BuildSettings, Built, build_part};
+use crate::coreset::calibration::driver::Place;
+use crate::coreset::merge::{Quiet, compress, union};
+use crate::coreset::selection::Size;
 use crate::coreset::{Composition, Coreset};
+use crate::data::block::{Field, Segment};
+use crate::data::points::Points;
+use crate::data::source::memory::Columns;
+use crate::data::table::{Roles, Table};
 use crate::encoding::Encoding;
 use crate::engine::{EngineSettings, LocalEngine, Missing};
-use crate::error::{Error, Result};
-use crate::merge::{Quiet, compress, union};
+use crate::mode::search::mode_of_points;
 use crate::model::quadratic::Quadratic;
-use crate::newton::mode_of_points;
-use crate::points::Points;
-use crate::progress::Observer;
-use crate::rng::{Purpose, Seed};
-use crate::selection::Size;
-use crate::source::memory::Columns;
-use crate::table::{Roles, Table};
 
 /// The random numbers of a snapshot are those of a level that no stream reaches.
 const SNAPSHOT: u64 = 255;

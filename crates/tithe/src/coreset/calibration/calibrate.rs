@@ -1,0 +1,259 @@
+//! Choosing rows and weights from the pool: solve, drop what is not needed, price, add, and solve again.
+
+use rayon::prelude::*;
+
+use super::weights::{Weights, nearest_weights, nudged_weights};
+use crate::base::rng::{Purpose, Seed, open_unit};
+use crate::data::points::Points;
+use crate::model::local_features::{LocalMap, LocalSum};
+use crate::reservoir::pool::Pool;
+
+/// Where weights alone can meet the target, nearness may count this much less: the target is then met exactly.
+const WEIGHTS_ALONE: f64 = 1e-3;
+
+/// How to calibrate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CalibrationSettings {
+    /// What it costs, in nats, to change every weight by its own size.
+    pub nearness: f64,
+    /// The predicted KL, in nats, that is good enough: pricing stops there.
+    pub tolerance: f64,
+    /// The share of the size that is selected before the first pricing.
+    pub selected: f64,
+    /// Pricing rounds at most.
+    pub rounds: usize,
+}
+
+impl Default for CalibrationSettings {
+    fn default() -> CalibrationSettings {
+        CalibrationSettings { nearness: 1e-3, tolerance: 1e-6, selected: 0.7, rounds: 12 }
+    }
+}
+
+/// Rows of the pool and their weights.
+#[derive(Clone, Debug)]
+pub struct Calibrated {
+    /// The rows, as places in the pool, ascending.
+    pub rows: Vec<usize>,
+    /// Their weights, all positive.
+    pub weights: Vec<f64>,
+    /// `‖Aw − b‖²`, the predicted KL in nats.
+    pub predicted: f64,
+    /// Pricing rounds taken.
+    pub rounds: usize,
+    /// Linear systems solved.
+    pub solves: usize,
+}
+
+/// How many rows each race of the pool should keep for a coreset of `size` rows of dimension `dim`: enough to choose from,
+/// with points of both races within a gigabyte. Their rows as the user has them come to as much again.
+pub fn pool_capacity(size: usize, dim: usize) -> usize {
+    const CHOICE: usize = 10;
+    const MOST_NUMBERS: usize = 1 << 26;
+    size.saturating_mul(CHOICE).min((MOST_NUMBERS / dim.max(1)).max(2 * size))
+}
+
+/// Chooses at most `size` rows of the pool, and weights that meet `target`.
+pub fn calibrate(
+    pool: &Pool,
+    map: &LocalMap,
+    target: &LocalSum,
+    size: usize,
+    seed: Seed,
+    settings: &CalibrationSettings,
+) -> Calibrated {
+    let features = map.features(&pool.points());
+    let norms: Vec<f64> = features.norms_squared().iter().map(|square| square.sqrt()).collect();
+    let reference = pool.reference_weights(size);
+    let solve = |rows: &[usize], nearness: f64| {
+        let reference: Vec<f64> = rows.iter().map(|&p| reference[p]).collect();
+        nearest_weights(&features.select(rows), target, &reference, nearness)
+    };
+    let mut solves = 0;
+    // With many more rows than features, weights alone can meet the target.
+    if 4 * features.feature_count() <= size {
+        let rows = pool.first(size);
+        let weights = solve(&rows, settings.nearness * WEIGHTS_ALONE);
+        solves += weights.solves;
+        if weights.residual.norm_squared() <= settings.tolerance {
+            return Support::of(&rows, weights).finish(0, solves);
+        }
+    }
+    let mut rows = pool.first((size as f64 * settings.selected).ceil() as usize);
+    let mut best: Option<Support> = None;
+    let mut round = 0;
+    loop {
+        let weights = solve(&rows, settings.nearness);
+        solves += weights.solves;
+        let support = Support::of(&rows, weights);
+        rows.clone_from(&support.rows);
+        let residual = support.residual.clone();
+        if best.as_ref().is_none_or(|best| support.predicted < best.predicted) {
+            best = Some(support);
+        }
+        let enough = residual.norm_squared() <= settings.tolerance;
+        if enough || round == settings.rounds || rows.len() >= size {
+            break;
+        }
+        // The room left is spread over the rounds left, so that the last finds the size full.
+        let wanted = (size - rows.len()).div_ceil(settings.rounds - round);
+        let scores = features.scores(&residual);
+        let added = price(&scores, &norms, &rows, wanted, seed, round);
+        if added.is_empty() {
+            break;
+        }
+        rows.extend(added);
+        rows.sort_unstable();
+        round += 1;
+    }
+    match best {
+        Some(support) => support.finish(round, solves),
+        None => Calibrated {
+            rows: Vec::new(),
+            weights: Vec::new(),
+            predicted: target.norm_squared(),
+            rounds: 0,
+            solves,
+        },
+    }
+}
+
+/// Takes the first `size` rows of the pool, and weights that come near to `target`: for one of many steps, each of which
+/// makes up for what those before it left.
+pub fn nudge(pool: &Pool, map: &LocalMap, target: &LocalSum, size: usize) -> Calibrated {
+    let rows = pool.first(size);
+    let all = pool.reference_weights(size);
+    let reference: Vec<f64> = rows.iter().map(|&p| all[p]).collect();
+    let points = rows.iter().zip(&reference).map(|(&p, &weight)| (&pool.candidates[p].z[..], weight));
+    let features = map.features(&Points::from_rows(map.dim(), points));
+    let weights = nudged_weights(&features, target, &reference);
+    let solves = weights.solves;
+    Support::of(&rows, weights).finish(0, solves)
+}
+
+/// Prices the pool: a row's score is `F_n·r/‖F_n‖`, whose square is what adding that row alone would take off `‖r‖²`. Of the
+/// rows with a positive score `count` are chosen at random in proportion to the square, so that they are not all alike.
+fn price(
+    scores: &[f64],
+    norms: &[f64],
+    taken: &[usize],
+    count: usize,
+    seed: Seed,
+    round: usize,
+) -> Vec<usize> {
+    let mut rng = seed.stream(Purpose::Pricing, round as u64);
+    let mut keys: Vec<(f64, usize)> = scores
+        .iter()
+        .zip(norms)
+        .enumerate()
+        .map(|(p, (score, norm))| {
+            let exponential = -open_unit(&mut rng).ln();
+            let gain = if *norm > 0.0 && *score > 0.0 { (score / norm).powi(2) } else { 0.0 };
+            (exponential / gain, p)
+        })
+        .collect();
+    taken.iter().for_each(|&p| keys[p].0 = f64::INFINITY);
+    keys.retain(|(key, _)| key.is_finite());
+    keys.par_sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    keys.truncate(count);
+    keys.into_iter().map(|(_, p)| p).collect()
+}
+
+/// Rows of positive weight.
+struct Support {
+    rows: Vec<usize>,
+    weights: Vec<f64>,
+    residual: LocalSum,
+    predicted: f64,
+}
+
+impl Support {
+    /// The rows that have a weight.
+    fn of(rows: &[usize], weights: Weights) -> Support {
+        let (rows, kept) = rows
+            .iter()
+            .zip(&weights.weights)
+            .filter(|(_, weight)| **weight > 0.0)
+            .map(|(&row, &w)| (row, w))
+            .unzip();
+        let predicted = weights.residual.norm_squared();
+        Support { rows, weights: kept, residual: weights.residual, predicted }
+    }
+
+    fn finish(self, rounds: usize, solves: usize) -> Calibrated {
+        Calibrated { rows: self.rows, weights: self.weights, predicted: self.predicted, rounds, solves }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::points::Lane;
+    use crate::data::points::TILE;
+    use crate::model::local_features::tests::example;
+    use crate::reservoir::pool::Race;
+
+    fn pool(map: &LocalMap, points: &Points, capacity: usize) -> Pool {
+        let mut race = Race::new(capacity);
+        let mut rng = Seed(1).stream(Purpose::Pool, 0);
+        let mut scratch = vec![Lane::ZERO; points.dim()];
+        for (t, tile) in points.tiles().enumerate() {
+            let norms = map.norms(&tile, &mut scratch);
+            race.enter(&tile, &Lane::of(1.0), &norms, |r| (t * TILE + r) as u64, &mut rng);
+        }
+        race.finish()
+    }
+
+    fn check(dim: usize, count: usize, size: usize, most: f64) -> Calibrated {
+        let (map, points) = example(dim, count, 6);
+        let target = map.features(&points).sum(&points.weights());
+        let pool = pool(&map, &points, pool_capacity(size, dim));
+        let calibrated = calibrate(&pool, &map, &target, size, Seed(2), &CalibrationSettings::default());
+        assert!(calibrated.rows.len() <= size);
+        assert!(calibrated.weights.iter().all(|w| *w > 0.0 && w.is_finite()));
+        // The prediction is what the rows and weights really give.
+        let features = map.features(&pool.points()).select(&calibrated.rows);
+        let residual = target.minus(&features.sum(&calibrated.weights));
+        assert!(
+            (residual.norm_squared() - calibrated.predicted).abs() <= 1e-9 * (1.0 + calibrated.predicted)
+        );
+        assert!(
+            calibrated.predicted <= most * target.norm_squared(),
+            "{calibrated:?} of {}",
+            target.norm_squared()
+        );
+        calibrated
+    }
+
+    #[test]
+    fn many_rows_for_few_features_need_weights_alone() {
+        assert_eq!(check(3, 3000, 200, 1e-9).rounds, 0);
+    }
+
+    #[test]
+    fn few_rows_for_many_features_are_priced() {
+        // d = 77 features, 60 rows: no exact weights in general.
+        let calibrated = check(11, 3000, 60, 1e-3);
+        assert!(calibrated.rounds > 0);
+    }
+
+    #[test]
+    fn fewer_rows_than_features_in_all() {
+        check(11, 40, 30, 1e-1);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_rows() {
+        let (a, b) = (check(11, 1000, 60, 1e-2), check(11, 1000, 60, 1e-2));
+        assert_eq!((a.rows, a.weights), (b.rows, b.weights));
+    }
+
+    #[test]
+    fn an_empty_pool_is_no_panic() {
+        let (map, _) = example(2, 1, 1);
+        let target = LocalSum::zero(2);
+        let calibrated =
+            calibrate(&Race::new(5).finish(), &map, &target, 10, Seed(1), &CalibrationSettings::default());
+        assert!(calibrated.rows.is_empty());
+    }
+}

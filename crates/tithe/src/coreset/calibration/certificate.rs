@@ -1,0 +1,318 @@
+//! The certificate: how far a coreset's posterior is from the full data's, both taken as Gaussian approximations.
+//!
+//! The full data's maximum `θ̂` and Hessian `H` are known from the Newton passes; the coreset's own are a few Newton steps over
+//! its few rows. So the KL here is not a prediction but the figure itself:
+//! `KL = ½[tr(H̃⁻¹H) − D + (θ̃−θ̂)ᵀH(θ̃−θ̂) + ln det H̃ − ln det H]`.
+//! In the directions whitened by `H` the coreset's Hessian should be the identity: an eigenvalue far below 1 is a direction
+//! of which the coreset does not know what the data know, which a quadratic prediction can hide and this cannot.
+
+use faer::linalg::solvers::Solve;
+use faer::{Mat, MatRef, Par, Side};
+use serde::{Deserialize, Serialize};
+
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::data::points::Points;
+use crate::mode::search::mode_of_points;
+
+/// A whitened eigenvalue below this is a direction the coreset misses: it knows less than half of what the data know.
+const DEFICIENT: f64 = 0.5;
+/// Below this KL no one could tell the two posteriors apart, even with thousands of draws.
+const INDISTINGUISHABLE: f64 = 0.01;
+/// Below this KL means and standard deviations are right for any practical purpose.
+const GOOD: f64 = 0.5;
+
+/// A Gaussian approximation: the maximum of a log-posterior and the negative Hessian there.
+#[derive(Clone, Debug)]
+pub struct Gaussian {
+    /// The maximum.
+    pub mean: Vec<f64>,
+    /// The negative log-posterior's Hessian, prior included; symmetric.
+    pub precision: Mat<f64>,
+}
+
+/// A direction of which the coreset knows too little.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Deficiency {
+    /// What the coreset knows of it, as a share of what the full posterior knows.
+    pub information: f64,
+    /// The coefficients it is made of, the largest first, with the share of each; together nine tenths of it.
+    pub coefficients: Vec<(usize, f64)>,
+}
+
+/// In a word, how good a coreset is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verdict {
+    /// KL below 0.01.
+    Indistinguishable,
+    /// KL below 0.5, no direction missing.
+    Good,
+    /// More rows are needed.
+    TooSmall {
+        /// A size worth trying.
+        try_size: usize,
+    },
+}
+
+/// How far the coreset's posterior is from the full data's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Certificate {
+    /// KL from the coreset's posterior to the full data's, in nats, both Gaussian approximations.
+    pub kl: f64,
+    /// `‖Aw − b‖²`: the same to second order, before the coreset's own maximum is sought.
+    pub predicted_kl: Option<f64>,
+    /// The shift of each coefficient's mean, in posterior standard deviations.
+    pub mean_shifts: Vec<f64>,
+    /// Each coefficient's standard deviation, as a ratio to the full posterior's.
+    pub sd_ratios: Vec<f64>,
+    /// The smallest and largest eigenvalue of the coreset's Hessian in directions whitened by the full one.
+    pub information: (f64, f64),
+    /// The directions that the coreset misses.
+    pub deficiencies: Vec<Deficiency>,
+    /// In a word.
+    pub verdict: Verdict,
+}
+
+/// Which weights were kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Guard {
+    /// The calibrated ones: their certificate is the better.
+    Calibrated,
+    /// The reference ones of the selection: calibration did not improve on them.
+    Reference,
+}
+
+impl Guard {
+    /// Keeps calibrated weights only where the certificate improves.
+    pub fn decide(calibrated: &Certificate, reference: &Certificate) -> Guard {
+        if calibrated.kl <= reference.kl { Guard::Calibrated } else { Guard::Reference }
+    }
+}
+
+impl Certificate {
+    /// True if the KL is at most `kl` and the coreset misses no direction.
+    pub fn meets(&self, kl: f64) -> bool {
+        self.kl <= kl && self.deficiencies.is_empty()
+    }
+
+    /// The largest shift of a mean, in posterior standard deviations.
+    pub fn largest_shift(&self) -> f64 {
+        self.mean_shifts.iter().fold(0.0, |largest, shift| shift.abs().max(largest))
+    }
+
+    /// The smallest and largest ratio of standard deviations.
+    pub fn sd_ratio_range(&self) -> (f64, f64) {
+        self.sd_ratios
+            .iter()
+            .fold((f64::INFINITY, 0.0), |(low, high), &ratio| (ratio.min(low), ratio.max(high)))
+    }
+
+    /// Certifies weighted points against the full posterior. The prior is normal with mean 0 and the given precision for each
+    /// coefficient; `predicted_kl` is passed on.
+    ///
+    /// # Errors
+    /// If the coreset's log-posterior has no maximum that Newton's method can find.
+    pub fn new(
+        coreset: &Points,
+        full: &Gaussian,
+        prior_precision: &[f64],
+        predicted_kl: Option<f64>,
+    ) -> Result<Certificate> {
+        let own = mode_of_points(coreset, prior_precision, full.mean.clone())?;
+        let own = Gaussian { mean: own.mode, precision: own.precision };
+        compare(&own, full, coreset.len(), predicted_kl)
+    }
+}
+
+fn not_positive_definite(whose: &str) -> Error {
+    ErrorKind::Numerical {
+        what: format!("the Hessian of {whose} log-posterior is not positive definite"),
+        help: Some(
+            "give the prior a smaller scale, so that every coefficient has some information".to_string(),
+        ),
+    }
+    .into()
+}
+
+/// The certificate for two Gaussian approximations.
+fn compare(own: &Gaussian, full: &Gaussian, rows: usize, predicted_kl: Option<f64>) -> Result<Certificate> {
+    let dim = full.mean.len();
+    let factor = full.precision.llt(Side::Lower).map_err(|_| not_positive_definite("the full data's"))?;
+    let own_factor = own.precision.llt(Side::Lower).map_err(|_| not_positive_definite("the coreset's"))?;
+    // The coreset's Hessian whitened by the full one: L⁻¹ H̃ L⁻ᵀ.
+    let mut half = own.precision.clone();
+    faer::linalg::triangular_solve::solve_lower_triangular_in_place(factor.L(), half.as_mut(), Par::Seq);
+    let mut whitened = half.transpose().to_owned();
+    faer::linalg::triangular_solve::solve_lower_triangular_in_place(factor.L(), whitened.as_mut(), Par::Seq);
+    let eigen = whitened.self_adjoint_eigen(Side::Lower).map_err(|_| {
+        Error::from(ErrorKind::Numerical {
+            what: "no eigenvalues of the coreset's Hessian".to_string(),
+            help: None,
+        })
+    })?;
+    // Less than that is rounding, and may be negative.
+    let values: Vec<f64> = (0..dim).map(|i| eigen.S()[i].max(f64::EPSILON)).collect();
+    let shift: Vec<f64> = own.mean.iter().zip(&full.mean).map(|(a, b)| a - b).collect();
+    let mut kl = 0.5 * quadratic(full.precision.as_ref(), &shift);
+    // ½(1/e − 1 + ln e) without cancellation where e is near 1.
+    kl += values.iter().map(|&e| 0.5 * ((1.0 - e) / e + (e - 1.0).ln_1p())).sum::<f64>();
+    let covariance = factor.solve(Mat::<f64>::identity(dim, dim));
+    let own_covariance = own_factor.solve(Mat::<f64>::identity(dim, dim));
+    let sd: Vec<f64> = (0..dim).map(|i| covariance[(i, i)].sqrt()).collect();
+    let mean_shifts = (0..dim).map(|i| shift[i] / sd[i]).collect();
+    let sd_ratios = (0..dim).map(|i| own_covariance[(i, i)].sqrt() / sd[i]).collect();
+    let mut deficiencies: Vec<Deficiency> = (0..dim)
+        .filter(|&i| values[i] < DEFICIENT)
+        .map(|i| {
+            // The direction in parameter space, L⁻ᵀv, each coefficient in units of its standard deviation.
+            let mut direction = Mat::from_fn(dim, 1, |j, _| eigen.U()[(j, i)]);
+            faer::linalg::triangular_solve::solve_upper_triangular_in_place(
+                factor.L().transpose(),
+                direction.as_mut(),
+                Par::Seq,
+            );
+            Deficiency {
+                information: values[i],
+                coefficients: loadings((0..dim).map(|j| direction[(j, 0)] / sd[j])),
+            }
+        })
+        .collect();
+    deficiencies.sort_by(|a, b| a.information.total_cmp(&b.information));
+    let information =
+        values.iter().fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), &e| (e.min(low), e.max(high)));
+    let verdict = verdict(kl, deficiencies.len(), dim, rows);
+    Ok(Certificate { kl, predicted_kl, mean_shifts, sd_ratios, information, deficiencies, verdict })
+}
+
+/// The coefficients that make up nine tenths of a direction's square, the largest first.
+fn loadings(direction: impl Iterator<Item = f64>) -> Vec<(usize, f64)> {
+    let mut squares: Vec<(usize, f64)> = direction.map(|x| x * x).enumerate().collect();
+    let total: f64 = squares.iter().map(|(_, square)| square).sum();
+    squares.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let mut covered = 0.0;
+    let mut loadings = Vec::new();
+    for (coefficient, square) in squares {
+        if covered >= 0.9 * total {
+            break;
+        }
+        covered += square;
+        loadings.push((coefficient, square / total));
+    }
+    loadings
+}
+
+fn verdict(kl: f64, deficient: usize, dim: usize, rows: usize) -> Verdict {
+    if kl <= INDISTINGUISHABLE {
+        Verdict::Indistinguishable
+    } else if kl <= GOOD && deficient == 0 {
+        Verdict::Good
+    } else {
+        // A rule of thumb: half as many rows again, doubled for every factor of 10 that the KL is too large, and never fewer
+        // than ten for each coefficient.
+        let decades = (kl / GOOD).log10().clamp(0.0, 2.0);
+        let wanted = rows as f64 * 1.5 * 2f64.powf(decades);
+        let wanted = wanted.max(10.0 * dim as f64);
+        let unit = 10f64.powf(wanted.log10().floor() - 1.0).max(1.0);
+        Verdict::TooSmall { try_size: ((wanted / unit).ceil() * unit) as usize }
+    }
+}
+
+/// `xᵀAx`.
+fn quadratic(matrix: MatRef<'_, f64>, x: &[f64]) -> f64 {
+    (0..x.len()).map(|j| x[j] * (0..x.len()).map(|i| matrix[(i, j)] * x[i]).sum::<f64>()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::rng::{Purpose, Seed, open_unit};
+
+    /// Three columns: an intercept, a uniform one, and a rare indicator that occurs in every fiftieth row.
+    fn data(count: usize) -> Points {
+        let mut rng = Seed(8).stream(Purpose::Generate, 0);
+        let mut points = Points::new(3);
+        for n in 0..count {
+            let x = [1.0, 2.0 * open_unit(&mut rng) - 1.0, if n % 50 == 0 { 1.0 } else { 0.0 }];
+            let s = 0.3 + x[1] - 0.5 * x[2];
+            let y = if open_unit(&mut rng) < 1.0 / (1.0 + (-s).exp()) { 1.0 } else { -1.0 };
+            points.push(&x.map(|x| x * y), 1.0);
+        }
+        points
+    }
+
+    const PRIOR: [f64; 3] = [0.25; 3];
+
+    fn full(points: &Points) -> Gaussian {
+        let mode = mode_of_points(points, &PRIOR, vec![0.0; 3]).expect("a mode");
+        Gaussian { mean: mode.mode, precision: mode.precision }
+    }
+
+    #[test]
+    fn the_data_themselves_are_indistinguishable_from_themselves() {
+        let points = data(2000);
+        let certificate = Certificate::new(&points, &full(&points), &PRIOR, None).expect("a certificate");
+        assert!(certificate.kl.abs() < 1e-12, "{}", certificate.kl);
+        assert_eq!(certificate.verdict, Verdict::Indistinguishable);
+        assert!(certificate.deficiencies.is_empty());
+    }
+
+    #[test]
+    fn the_divergence_agrees_with_the_dense_formula() {
+        // Two dimensions, by hand: Σ⁻¹ = precision, KL = ½[tr(P_f Σ_o) − 2 + δᵀP_fδ + ln(det P_o/det P_f)].
+        let own = Gaussian { mean: vec![0.3, -0.2], precision: faer::mat![[2.0, 0.5], [0.5, 1.0]] };
+        let full = Gaussian { mean: vec![0.1, 0.1], precision: faer::mat![[3.0, -0.4], [-0.4, 0.7]] };
+        let det_own: f64 = 2.0 * 1.0 - 0.25;
+        let det_full: f64 = 3.0 * 0.7 - 0.16;
+        let trace = (3.0 * 1.0 - (-0.4) * 0.5 - (-0.4) * 0.5 + 0.7 * 2.0) / det_own;
+        let shift = [0.2, -0.3];
+        let square = 3.0 * shift[0] * shift[0] - 0.8 * shift[0] * shift[1] + 0.7 * shift[1] * shift[1];
+        let expected = 0.5 * (trace - 2.0 + square + (det_own / det_full).ln());
+        let certificate = compare(&own, &full, 10, None).expect("a certificate");
+        assert!((certificate.kl - expected).abs() < 1e-13, "{} against {expected}", certificate.kl);
+        let sd = (0.7 / det_full).sqrt();
+        assert!((certificate.mean_shifts[0] - 0.2 / sd).abs() < 1e-13);
+        assert!((certificate.sd_ratios[0] - (1.0 / det_own).sqrt() / sd).abs() < 1e-13);
+    }
+
+    #[test]
+    fn a_coreset_robbed_of_a_rare_level_says_so() {
+        let points = data(5000);
+        let mut robbed = Points::new(3);
+        for n in (0..points.len()).filter(|n| n % 50 != 0) {
+            robbed.push(&points.row(n), 5000.0 / 4900.0);
+        }
+        let certificate = Certificate::new(&robbed, &full(&points), &PRIOR, None).expect("a certificate");
+        assert_eq!(certificate.deficiencies.len(), 1);
+        let (coefficient, loading) = certificate.deficiencies[0].coefficients[0];
+        assert_eq!(coefficient, 2);
+        assert!(loading > 0.8, "{loading}");
+        assert!(certificate.kl > 1.0, "{}", certificate.kl);
+        assert!(matches!(certificate.verdict, Verdict::TooSmall { try_size } if try_size > robbed.len()));
+    }
+
+    /// With next to no information in a direction, and so little that rounding has the last word.
+    #[test]
+    fn a_direction_without_information_is_no_good_sign() {
+        let full = Gaussian { mean: vec![0.0; 3], precision: Mat::from_fn(3, 3, |i, j| f64::from(i == j)) };
+        for least in [1e-14, 1e-17, 1e-40, 1e-300] {
+            let diagonal = [1.0, least, 1.0];
+            let precision = Mat::from_fn(3, 3, |i, j| if i == j { diagonal[i] } else { 0.0 });
+            let certificate = compare(&Gaussian { mean: vec![0.0; 3], precision }, &full, 100, None)
+                .expect("a certificate");
+            assert!(certificate.kl > 1e12 && certificate.kl.is_finite(), "{least}: {}", certificate.kl);
+            assert!(matches!(certificate.verdict, Verdict::TooSmall { .. }), "{least}");
+            assert_eq!(certificate.deficiencies.len(), 1);
+        }
+    }
+
+    #[test]
+    fn the_guard_keeps_the_better() {
+        let points = data(1000);
+        let gaussian = full(&points);
+        let good = Certificate::new(&points, &gaussian, &PRIOR, None).expect("a certificate");
+        let half =
+            Points::from_rows(3, [(points.row(1).as_slice(), 500.0), (points.row(2).as_slice(), 500.0)]);
+        let bad = Certificate::new(&half, &gaussian, &PRIOR, None).expect("a certificate");
+        assert_eq!(Guard::decide(&good, &bad), Guard::Calibrated);
+        assert_eq!(Guard::decide(&bad, &good), Guard::Reference);
+    }
+}

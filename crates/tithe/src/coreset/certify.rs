@@ -1,0 +1,66 @@
+//! The certificate of a coreset of any method: the full data's mode by Newton passes, then the two posteriors compared.
+
+use crate::base::error::{Error, Result};
+use crate::coreset::Coreset;
+use crate::coreset::calibration::certificate::{Certificate, Gaussian};
+use crate::encoding::full_data::{Identity, identity_as};
+use crate::engine::Engine;
+use crate::mode::search::{Pilot, Search};
+
+/// How to certify.
+#[derive(Clone, Copy, Debug)]
+pub struct CertifySettings {
+    /// Standard deviation of the normal prior of both posteriors, on the model's scale.
+    pub prior_scale: f64,
+    /// Go on with data that is not what was recorded.
+    pub force: bool,
+}
+
+impl Default for CertifySettings {
+    fn default() -> CertifySettings {
+        CertifySettings { prior_scale: 2.0, force: false }
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Certified {
+    /// How far the coreset's posterior is from the full data's.
+    pub certificate: Certificate,
+    /// The data.
+    pub identity: Identity,
+    /// Whether it is what was recorded.
+    pub same_data: bool,
+}
+
+/// Certifies a coreset against an engine's rows, opened as the coreset's encoding says.
+///
+/// # Errors
+/// If the rows are not those that the coreset stands for (unless forced), or a posterior has no mode.
+pub fn certify(engine: &impl Engine, coreset: &Coreset, settings: &CertifySettings) -> Result<Certified> {
+    if !(settings.prior_scale > 0.0 && settings.prior_scale.is_finite()) {
+        let what = format!("must be positive, but is {}", settings.prior_scale);
+        return Err(Error::setting("--prior-scale", what));
+    }
+    let identity = identity_as(engine, &coreset.encoding)?;
+    let facts = &coreset.provenance;
+    let recognised = identity.expect(Identity { rows: facts.rows, fingerprint: facts.fingerprint });
+    let same_data = recognised.is_ok();
+    if !settings.force {
+        recognised?;
+    }
+    let points = coreset.points()?;
+    let prior_precision = vec![settings.prior_scale.powi(-2); points.dim()];
+    let pilot = match facts.calibration {
+        Some(_) => Pilot::Calibrated(&points),
+        None => Pilot::Random(&points),
+    };
+    let certificate = engine.install(|| {
+        let search =
+            Search::new(&coreset.encoding, None, &prior_precision, pilot, identity.rows, facts.seed)?;
+        let mode = search.mode(engine, None)?;
+        let full = Gaussian { mean: mode.mode, precision: mode.precision };
+        Certificate::new(&points, &full, &prior_precision, None)
+    })?;
+    Ok(Certified { certificate, identity, same_data })
+}

@@ -1,0 +1,366 @@
+//! Coresets of coresets: union, which loses nothing, and compression, for a coreset is weighted data like any other.
+
+use arrow_schema::DataType;
+use rand::Rng as _;
+
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::progress::{Event, Observer};
+use crate::base::rng::{Purpose, Seed, scrambled};
+use crate::coreset::build::{BuildSettings, Built, build_part};
+use crate::coreset::calibration::driver::Place;
+use crate::coreset::selection::Size;
+use crate::coreset::{Composition, Coreset, Provenance};
+use crate::data::block::{Column, Field, Kind, RowSet};
+use crate::data::fingerprint::Fingerprint;
+use crate::data::source::memory::Columns;
+use crate::data::table::{Roles, Table};
+use crate::encoding::survey::EncodingSettings;
+use crate::encoding::{Coding, Encoding, Feature};
+use crate::engine::{EngineSettings, LocalEngine, Missing};
+use crate::model::quadratic::Quadratic;
+
+/// Joins coresets that were made apart, as if their data had been read one after the other.
+///
+/// Rows of which there are no more than `settings.size` are kept as they are. Names are what messages call them.
+///
+/// # Errors
+/// If there are none, or the encodings do not agree; the message names the first difference.
+pub fn merge(
+    parts: &[(String, Coreset)],
+    settings: &BuildSettings,
+    threads: Option<usize>,
+    observer: &dyn Observer,
+) -> Result<Coreset> {
+    settings.check()?;
+    let encoding = agreed(parts)?;
+    warn_of_twins(parts, observer);
+    let mut rows_ahead = 0;
+    let mut moved = Vec::with_capacity(parts.len());
+    for (_, part) in parts {
+        let mut part = part.clone();
+        part.rows.positions.iter_mut().for_each(|position| *position += rows_ahead);
+        part.encoding = encoding.clone();
+        rows_ahead += part.provenance.rows_read;
+        moved.push(part);
+    }
+    let union = union(moved)?;
+    // The parts may have been chosen by the same seed: by the same random numbers again, the second choice would hang on the first.
+    let which = union.provenance.fingerprint.bits() ^ scrambled(union.rows.len() as u64);
+    let fresh = Seed(settings.seed.stream(Purpose::Merge, which).next_u64());
+    let choice = BuildSettings { seed: fresh, ..settings.clone() };
+    let (mut merged, _) = compress(union, &choice, Place::Alone, threads, observer)?;
+    if merged.provenance.seed == fresh {
+        merged.provenance.seed = settings.seed;
+    }
+    Ok(merged)
+}
+
+/// Tells of coresets of the same rows, which then count twice.
+fn warn_of_twins(parts: &[(String, Coreset)], observer: &dyn Observer) {
+    for (at, (name, part)) in parts.iter().enumerate() {
+        let is_same = |(_, other): &&(String, Coreset)| {
+            let (ours, theirs) = (&part.provenance, &other.provenance);
+            ours.fingerprint == theirs.fingerprint && ours.rows == theirs.rows
+        };
+        if let Some((twin, _)) = parts[..at].iter().find(is_same) {
+            let what = format!("'{twin}' and '{name}' are of the same rows, which now count twice");
+            observer.event(Event::Warning(what));
+        }
+    }
+}
+
+/// The union of coresets of one encoding, whose rows stand in the order of the input: exact.
+pub(crate) fn union(parts: Vec<Coreset>) -> Result<Coreset> {
+    let Some(first) = parts.first() else {
+        return Err(ErrorKind::NoRows { what: "there are no coresets to join".to_string() }.into());
+    };
+    if parts.len() == 1 {
+        return parts.into_iter().next().ok_or_else(|| Error::setting("parts", "there are none"));
+    }
+    let mut fields = first.fields.clone();
+    for part in &parts {
+        for (field, other) in fields.iter_mut().zip(&part.fields) {
+            if field.data_type != other.data_type {
+                field.data_type = if field.kind == Kind::Text { DataType::Utf8 } else { DataType::Float64 };
+            }
+        }
+    }
+    let encoding = first.encoding.clone();
+    let provenance = joined(&parts.iter().map(|part| &part.provenance).collect::<Vec<_>>());
+    let weights = parts.iter().flat_map(|part| part.weights.iter().copied()).collect();
+    let rows = RowSet::concat(parts.into_iter().map(|part| part.rows).collect());
+    Ok(Coreset { fields, rows, weights, encoding, provenance })
+}
+
+/// The story of a union.
+fn joined(parts: &[&Provenance]) -> Provenance {
+    let first = parts[0];
+    let sum = |fact: fn(&Provenance) -> u64| parts.iter().map(|part| fact(part)).sum();
+    let mass: f64 = parts.iter().map(|part| part.mass).sum();
+    let mut fingerprint = Fingerprint::default();
+    parts.iter().for_each(|part| fingerprint.merge(part.fingerprint));
+    let mut warnings: Vec<String> = Vec::new();
+    for warning in parts.iter().flat_map(|part| &part.warnings) {
+        if !warnings.contains(warning) {
+            warnings.push(warning.clone());
+        }
+    }
+    let composed: Vec<Composition> = parts.iter().map(|part| part.composed()).collect();
+    let kl = parts.iter().zip(&composed).map(|(part, composed)| Some(composed.kl? * part.mass / mass)).sum();
+    let bounds: Option<Vec<_>> = composed.iter().map(|part| part.bound).collect();
+    // A union is no better than the worst of its parts; those that lose nothing have no say.
+    let worst_method = parts.iter().filter(|part| !part.exact).map(|part| part.method).max();
+    Provenance {
+        method: worst_method.unwrap_or(first.method),
+        size: first.size,
+        draws: sum(|part| part.draws),
+        exact: parts.iter().all(|part| part.exact),
+        rows_read: sum(|part| part.rows_read),
+        rows: sum(|part| part.rows),
+        rows_dropped: sum(|part| part.rows_dropped),
+        mass,
+        fingerprint,
+        passes: parts.iter().map(|part| part.passes).max().unwrap_or(0),
+        seed: first.seed,
+        missing: if parts.iter().any(|part| part.missing == Missing::Drop) {
+            Missing::Drop
+        } else {
+            Missing::Error
+        },
+        sensitivity: None,
+        calibration: None,
+        composition: Some(Composition {
+            parts: composed.iter().map(|part| part.parts).sum(),
+            depth: composed.iter().map(|part| part.depth).max().unwrap_or(0),
+            bound: bounds.and_then(|bounds| bounds.into_iter().reduce(|a, b| a.beside(b))),
+            kl,
+        }),
+        warnings,
+    }
+}
+
+/// A coreset of a coreset, of the size asked for; the coreset itself where it is no larger than that, and has nothing to make up for.
+/// And what it leaves.
+pub(crate) fn compress(
+    union: Coreset,
+    settings: &BuildSettings,
+    place: Place<'_>,
+    threads: Option<usize>,
+    observer: &dyn Observer,
+) -> Result<(Coreset, Option<Quadratic>)> {
+    if matches!(settings.size, Size::Rows(size) if union.rows.len() <= size) && !place.makes_up() {
+        return Ok((union, place.remainder().cloned()));
+    }
+    let Coreset { fields, rows, weights, encoding, provenance: before } = union;
+    let (table, known) = weighted_table(&fields, &rows, weights, &encoding)?;
+    let quiet = Quiet(observer);
+    let engine = LocalEngine::new(table, &EngineSettings { threads, ..EngineSettings::default() }, &quiet)?;
+    let settings = BuildSettings {
+        encoding: EncodingSettings { known: Some(known), ..settings.encoding.clone() },
+        ..settings.clone()
+    };
+    let Built { coreset: built, remainder, let_go, .. } =
+        build_part(&engine, Missing::Error, &settings, place)?;
+    let positions = built.rows.positions.iter().map(|&row| rows.positions[row as usize]).collect();
+    let kl = if let_go { None } else { place.composed_kl(before.composed().kl, &built.provenance) };
+    let provenance = compressed(before, built.provenance, kl);
+    let rows = RowSet { positions, ..built.rows };
+    Ok((Coreset { fields, rows, weights: built.weights, encoding, provenance }, remainder))
+}
+
+/// Weighted rows as a table to build from, and the encoding that knows of the weights.
+fn weighted_table(
+    fields: &[Field],
+    rows: &RowSet,
+    weights: Vec<f64>,
+    encoding: &Encoding,
+) -> Result<(Table, Encoding)> {
+    let names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
+    let weight = crate::data::sink::parquet::free_name("weight", &names);
+    let roles = Roles {
+        label: encoding.label.column.clone(),
+        weight: Some(weight.clone()),
+        features: Some(encoding.features.iter().map(|feature| feature.column.clone()).collect()),
+        exclude: Vec::new(),
+    };
+    let weight_field = Field { name: weight.clone(), kind: Kind::Number, data_type: DataType::Float64 };
+    let mut segment = rows.segment.clone();
+    segment.columns.push(Column::Number(weights.into()));
+    let fields = fields.iter().cloned().chain([weight_field]).collect();
+    let table = Table::new(Box::new(Columns::of_rows(fields, segment, 0, false)), &roles)?;
+    Ok((table, Encoding { weight: Some(weight), ..encoding.clone() }))
+}
+
+/// The story of a compressed coreset: the data's from before, the choice from the step, and what all steps add to the KL.
+fn compressed(before: Provenance, step: Provenance, kl: Option<f64>) -> Provenance {
+    let was = before.composed();
+    let composition = Composition {
+        depth: was.depth + 1,
+        bound: was.bound.zip(step.step_bound()).map(|(was, step)| was.then(step)),
+        kl,
+        ..was
+    };
+    Provenance {
+        exact: before.exact && step.exact,
+        rows_read: before.rows_read,
+        rows: before.rows,
+        rows_dropped: before.rows_dropped,
+        mass: before.mass,
+        fingerprint: before.fingerprint,
+        passes: before.passes,
+        missing: before.missing,
+        composition: Some(composition),
+        warnings: before.warnings,
+        ..step
+    }
+}
+
+/// Passes over a few thousand rows are not worth a progress bar, and what they warn of is known from the rows themselves.
+pub(crate) struct Quiet<'a>(pub &'a dyn Observer);
+
+impl Observer for Quiet<'_> {
+    fn event(&self, _event: crate::base::progress::Event) {}
+
+    fn cancelled(&self) -> bool {
+        self.0.cancelled()
+    }
+}
+
+/// The encoding of all parts, if they agree: the same columns, classes and levels. Means and scales that each part learnt
+/// from its own rows are pooled, and the reference level is the first part's, for rows are kept in the user's units.
+fn agreed(parts: &[(String, Coreset)]) -> Result<Encoding> {
+    let Some(((first_name, first), others)) = parts.split_first() else {
+        return Err(ErrorKind::NoRows { what: "there are no coresets to join".to_string() }.into());
+    };
+    for (name, other) in others {
+        if let Some(what) = difference(first, other) {
+            let first_knows_less = !knows_levels_of(first, other) && knows_levels_of(other, first);
+            let (first, second) = (first_name.into(), name.into());
+            return Err(ErrorKind::EncodingMismatch { first, second, what, first_knows_less }.into());
+        }
+    }
+    let mut encoding = first.encoding.clone();
+    for (at, feature) in encoding.features.iter_mut().enumerate() {
+        let is_number = matches!(feature.coding, Coding::Number { .. });
+        if is_number && others.iter().any(|(_, other)| other.encoding.features[at].coding != feature.coding) {
+            feature.coding = pooled(parts, at);
+        }
+    }
+    Ok(encoding)
+}
+
+/// Whether one coreset's encoding has all levels of the other's.
+fn knows_levels_of(one: &Coreset, other: &Coreset) -> bool {
+    let mut features = one.encoding.features.iter().zip(&other.encoding.features);
+    features.all(|(one, other)| all_levels(other).into_iter().all(|level| one.knows(level)))
+}
+
+/// The first thing in which two encodings differ, other than by what was learnt from the rows.
+fn difference(first: &Coreset, second: &Coreset) -> Option<String> {
+    let (a, b) = (&first.encoding, &second.encoding);
+    let differ = |what: &str, one: &dyn std::fmt::Display, other: &dyn std::fmt::Display| {
+        (one.to_string() != other.to_string())
+            .then(|| format!("{what} is '{one}' in the first and '{other}' in the second"))
+    };
+    let intercept = |encoding: &Encoding| if encoding.intercept { "there" } else { "left out" };
+    differ("the label", &a.label.column, &b.label.column)
+        .or_else(|| differ("the label's positive value", &a.label.positive, &b.label.positive))
+        .or_else(|| differ("the label's negative value", &a.label.negative, &b.label.negative))
+        .or_else(|| differ("the intercept", &intercept(a), &intercept(b)))
+        .or_else(|| differ("the number of features", &a.features.len(), &b.features.len()))
+        .or_else(|| {
+            let features = a.features.iter().zip(&b.features).enumerate();
+            features.map(|(at, (a, b))| feature_difference(at, a, b, first, second)).find_map(|found| found)
+        })
+}
+
+fn feature_difference(
+    at: usize,
+    a: &Feature,
+    b: &Feature,
+    first: &Coreset,
+    second: &Coreset,
+) -> Option<String> {
+    if a.column != b.column {
+        return Some(format!(
+            "feature {} is '{}' in the first and '{}' in the second",
+            at + 1,
+            a.column,
+            b.column
+        ));
+    }
+    let column = &a.column;
+    match (&a.coding, &b.coding) {
+        (Coding::Levels { .. }, Coding::Levels { .. }) => {
+            let (l, m) = (all_levels(a), all_levels(b));
+            let one_has =
+                |level, which| format!("column '{column}' has the level '{level}' only in the {which}");
+            let only_first = l.iter().find(|level| !m.contains(level)).map(|level| one_has(level, "first"));
+            only_first
+                .or_else(|| m.iter().find(|level| !l.contains(level)).map(|level| one_has(level, "second")))
+        }
+        (Coding::Number { .. }, Coding::Number { .. }) => {
+            let (one, other) = (spread(first, at), spread(second, at));
+            let differs = |what: &str, one: Option<bool>, other: Option<bool>| match (one, other) {
+                (Some(true), Some(false)) => {
+                    Some(format!("column '{column}' is {what} in the first and not in the second"))
+                }
+                (Some(false), Some(true)) => {
+                    Some(format!("column '{column}' is {what} in the second and not in the first"))
+                }
+                _ => None,
+            };
+            differs("scaled", one.scaled, other.scaled)
+                .or_else(|| differs("centred", one.centred, other.centred))
+        }
+        (Coding::Boolean, Coding::Boolean) => None,
+        _ => Some(format!("column '{column}' holds something else in the first than in the second")),
+    }
+}
+
+/// All levels of a column, the reference among them: which one that is was learnt from the rows.
+fn all_levels(feature: &Feature) -> Vec<&String> {
+    match &feature.coding {
+        Coding::Levels { reference, levels } => std::iter::once(reference).chain(levels).collect(),
+        Coding::Number { .. } | Coding::Boolean => Vec::new(),
+    }
+}
+
+/// What an encoding did with a column of numbers; nothing can be told of a column that is constant.
+struct Spread {
+    center: f64,
+    sd: f64,
+    scaled: Option<bool>,
+    centred: Option<bool>,
+}
+
+fn spread(coreset: &Coreset, at: usize) -> Spread {
+    let (center, scale) = match coreset.encoding.features[at].coding {
+        Coding::Number { center, scale } => (center, scale),
+        _ => (0.0, 1.0),
+    };
+    let constant = match &coreset.rows.segment.columns[at] {
+        Column::Number(values) => values.windows(2).all(|pair| pair[0] == pair[1]),
+        Column::Text { .. } => false,
+    };
+    let unknown = constant && scale == 1.0;
+    Spread {
+        center,
+        sd: if unknown { 0.0 } else { scale },
+        scaled: (!unknown).then_some(scale != 1.0),
+        centred: (!unknown).then_some(center != 0.0),
+    }
+}
+
+/// Mean and scale of the rows of all parts together, from those of each.
+fn pooled(parts: &[(String, Coreset)], at: usize) -> Coding {
+    let spreads: Vec<(f64, Spread)> =
+        parts.iter().map(|(_, part)| (part.provenance.mass, spread(part, at))).collect();
+    let mass: f64 = spreads.iter().map(|(mass, _)| mass).sum();
+    let mean = |value: &dyn Fn(&Spread) -> f64| {
+        spreads.iter().map(|(part, spread)| part * value(spread)).sum::<f64>() / mass
+    };
+    let center = mean(&|spread| spread.center);
+    let variance = mean(&|spread| spread.sd.powi(2) + (spread.center - center).powi(2));
+    Coding::Number { center, scale: if variance > 0.0 { variance.sqrt() } else { 1.0 } }
+}

@@ -1,0 +1,103 @@
+//! A coreset: a few weighted rows of the user's, the encoding, and how it was made.
+
+pub mod build;
+pub mod calibration;
+pub mod certify;
+pub mod collapse;
+pub mod file;
+pub mod kmeans;
+pub mod merge;
+pub mod provenance;
+pub mod selection;
+pub mod sensitivity;
+
+pub use provenance::*;
+
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::data::block::{Column, Field, RowSet};
+use crate::data::points::Points;
+use crate::encoding::{Coding, Encoding, Feature, LabelValue, Scratch};
+
+/// A few weighted rows that stand for all of them.
+#[derive(Clone, Debug)]
+pub struct Coreset {
+    /// The columns: the features', then the label's.
+    pub fields: Vec<Field>,
+    /// The rows, in the user's own units, in the order of the input.
+    pub rows: RowSet,
+    /// Their weights `γ_n`.
+    pub weights: Vec<f64>,
+    /// How the rows become points.
+    pub encoding: Encoding,
+    /// How the coreset was made.
+    pub provenance: Provenance,
+}
+
+impl Coreset {
+    /// The rows as weighted points.
+    pub fn points(&self) -> Result<Points> {
+        let mut points = points(&self.encoding, &self.rows)?;
+        points.set_weights(&self.weights);
+        Ok(points)
+    }
+
+    /// The rows in the user's own units, row by row: one number for each coefficient but the intercept (text one-hot).
+    pub fn own_units(&self) -> Result<Vec<f64>> {
+        let features = &self.encoding.features;
+        let width = features.iter().map(Feature::width).sum::<usize>();
+        let mut x = vec![0.0; width * self.rows.len()];
+        let mut first = 0;
+        for (feature, column) in features.iter().zip(&self.rows.segment.columns) {
+            match (&feature.coding, column) {
+                (Coding::Levels { levels, .. }, Column::Text { codes, levels: own }) => {
+                    for (row, &code) in codes.iter().enumerate() {
+                        let level = own.get(code as usize).map(|level| levels.binary_search(level));
+                        if let Some(Ok(level)) = level {
+                            x[row * width + first + level] = 1.0;
+                        }
+                    }
+                }
+                (Coding::Number { .. } | Coding::Boolean, Column::Number(values)) => {
+                    values.iter().enumerate().for_each(|(row, value)| x[row * width + first] = *value);
+                }
+                _ => return Err(not_of_its_kind(&feature.column)),
+            }
+            first += feature.width();
+        }
+        Ok(x)
+    }
+
+    /// For each row, whether its label is the positive one.
+    pub fn labels(&self) -> Result<Vec<bool>> {
+        let label = &self.encoding.label;
+        match (&label.positive, self.rows.segment.columns.get(self.encoding.features.len())) {
+            (LabelValue::Number(positive), Some(Column::Number(values))) => {
+                Ok(values.iter().map(|value| value == positive).collect())
+            }
+            (LabelValue::Boolean(positive), Some(Column::Number(values))) => {
+                Ok(values.iter().map(|value| (*value != 0.0) == *positive).collect())
+            }
+            (LabelValue::Text(positive), Some(Column::Text { codes, levels })) => {
+                Ok(codes.iter().map(|&code| levels.get(code as usize) == Some(positive)).collect())
+            }
+            _ => Err(not_of_its_kind(&label.column)),
+        }
+    }
+}
+
+fn not_of_its_kind(column: &str) -> Error {
+    let what = "does not hold what its encoding says".to_string();
+    ErrorKind::Column { column: column.to_string(), what, help: None }.into()
+}
+
+/// Rows as points, with the weights that they came with.
+pub(crate) fn points(encoding: &Encoding, rows: &RowSet) -> Result<Points> {
+    let block = rows.block();
+    let encoder = encoding.encoder(&block)?;
+    let mut scratch = Scratch::new(encoding.dim());
+    let mut points = Points::new(encoding.dim());
+    for t in 0..encoder.tiles() {
+        points.push_tile(&encoder.tile(t, &mut scratch));
+    }
+    Ok(points)
+}

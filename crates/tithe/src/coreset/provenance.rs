@@ -1,0 +1,179 @@
+//! How a coreset was made, and what is known of its quality.
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::rng::Seed;
+use crate::coreset::calibration::certificate::{Certificate, Guard};
+use crate::coreset::selection::Size;
+use crate::coreset::sensitivity::{CenterRule, Radius};
+use crate::data::fingerprint::Fingerprint;
+use crate::engine::Missing;
+
+/// How rows are chosen; from the best way to the baseline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// By sensitivity and by what matters near the mode, then weighed so that the posterior is the full data's.
+    Calibrated,
+    /// The paper's Algorithm 1: in proportion to the sensitivity bounds.
+    Sensitivity,
+    /// In proportion to their weights: the baseline.
+    Uniform,
+}
+
+/// How a coreset was made: what was asked for, and what was found on the way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// How rows were chosen.
+    pub method: Method,
+    /// The size asked for.
+    pub size: Size,
+    /// Number of draws M; the number of rows where the coreset is exact.
+    pub draws: u64,
+    /// True if the coreset's likelihood is the data's own: all rows, or all distinct rows with their counts.
+    pub exact: bool,
+    /// Rows of the input.
+    pub rows_read: u64,
+    /// Rows in use.
+    pub rows: u64,
+    /// Rows left out for a missing, infinite or inexact value.
+    pub rows_dropped: u64,
+    /// The sum of the weights of the rows in use: their number, if they were not weighted.
+    pub mass: f64,
+    /// What tells the rows in use from others, whatever their order.
+    pub fingerprint: Fingerprint,
+    /// Passes over the data.
+    pub passes: usize,
+    /// The seed.
+    pub seed: Seed,
+    /// What was done with missing values.
+    pub missing: Missing,
+    /// The clustering and what came of it; none for the uniform baseline.
+    pub sensitivity: Option<SensitivityFacts>,
+    /// What calibration reached; only for that method, and not where the coreset is exact.
+    pub calibration: Option<CalibrationFacts>,
+    /// How it came of other coresets, if it did: of the blocks of a stream, or of those that were merged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub composition: Option<Composition>,
+    /// Things the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// How a coreset came of others, and what the steps did to the error.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Composition {
+    /// Coresets of rows (not of coresets) that went into it.
+    pub parts: u64,
+    /// The most coresets of coresets between a row and this one, itself included.
+    pub depth: u64,
+    /// The composed bound, if every step had one.
+    pub bound: Option<Bound>,
+    /// What the steps add to the KL by their certificates, in nats. In a stream that is the last step's, which answers for what those
+    /// before it left; of coresets that were merged, as if their errors were independent, `Σ KL_i·W_i/W`, each in units of the
+    /// posterior of its own mass `W_i`. That is the second order; what comes of the distance between a step's reference point
+    /// and the last is not in it, so the KL to the full data's posterior is more. `None` if a step had no certificate.
+    pub kl: Option<f64>,
+}
+
+/// The paper's guarantee, through any number of steps: `1 + ε'' = (1+ε)(1+ε')`, and failures add up.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bound {
+    /// The log-likelihood is off by at most this share of it, anywhere in the ball.
+    pub epsilon: f64,
+    /// The probability that it is off by more.
+    pub delta: f64,
+    /// The ball's radius, the smallest of all steps; `None` where it holds everywhere.
+    pub radius: Option<f64>,
+}
+
+impl Bound {
+    /// The likelihood itself.
+    pub const EXACT: Bound = Bound { epsilon: 0.0, delta: 0.0, radius: None };
+
+    /// Of a union: the worst part (observation 1 of the paper).
+    pub fn beside(self, other: Bound) -> Bound {
+        Bound {
+            epsilon: self.epsilon.max(other.epsilon),
+            delta: self.delta + other.delta,
+            radius: smaller(self.radius, other.radius),
+        }
+    }
+
+    /// Of a coreset of a coreset: `ε'' = (1+ε)(1+ε') − 1` (observation 2).
+    pub fn then(self, next: Bound) -> Bound {
+        Bound {
+            epsilon: (1.0 + self.epsilon) * (1.0 + next.epsilon) - 1.0,
+            delta: self.delta + next.delta,
+            radius: smaller(self.radius, next.radius),
+        }
+    }
+}
+
+fn smaller(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    a.into_iter().chain(b).reduce(f64::min)
+}
+
+impl Provenance {
+    /// How it came of others; of a coreset of rows, itself as the only part.
+    pub fn composed(&self) -> Composition {
+        self.composition.clone().unwrap_or_else(|| Composition {
+            parts: 1,
+            depth: 0,
+            bound: self.step_bound(),
+            kl: self.step_kl(),
+        })
+    }
+
+    /// What the last step guarantees against what it was made from.
+    pub(crate) fn step_bound(&self) -> Option<Bound> {
+        match (self.exact, self.size, &self.sensitivity) {
+            (true, ..) => Some(Bound::EXACT),
+            (false, Size::Guarantee { epsilon, delta, .. }, Some(facts)) => {
+                Some(Bound { epsilon, delta, radius: Some(facts.radius) })
+            }
+            _ => None,
+        }
+    }
+
+    /// The KL of the last step, by its certificate.
+    pub(crate) fn step_kl(&self) -> Option<f64> {
+        if self.exact {
+            return Some(0.0);
+        }
+        self.calibration.as_ref().map(|facts| facts.certificate.kl)
+    }
+}
+
+/// What calibration did, and what it reached.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CalibrationFacts {
+    /// How far the coreset's posterior is from the full data's.
+    pub certificate: Certificate,
+    /// Which weights were kept.
+    pub guard: Guard,
+    /// Standard deviation of the normal prior of the certificate, on the model's scale.
+    pub prior_scale: f64,
+    /// Rows from which the coreset's were chosen.
+    pub pool: usize,
+    /// Pricing rounds.
+    pub rounds: usize,
+}
+
+/// What the sensitivity bounds were made from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SensitivityFacts {
+    /// Number of clusters k.
+    pub clusters: usize,
+    /// Which points stood for the groups.
+    pub centers: CenterRule,
+    /// The radius asked for.
+    pub radius_rule: Radius,
+    /// The radius R.
+    pub radius: f64,
+    /// The ball's centre on the model's scale, where it is not 0.
+    pub theta_star: Option<Vec<f64>>,
+    /// The normalised k-means score I.
+    pub score: f64,
+    /// The mean sensitivity bound `m̄`; not computed where the coreset is exact.
+    pub mean_bound: Option<f64>,
+}

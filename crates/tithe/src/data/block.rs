@@ -1,0 +1,561 @@
+//! Rows as they come from a source: columns of numbers or of text codes, in blocks of a fixed number of rows.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_buffer::ScalarBuffer;
+use arrow_schema::DataType;
+use hashbrown::HashMap;
+
+/// A missing value in a column of numbers: a NaN with a mark, as R marks its `NA`.
+pub const MISSING: f64 = f64::from_bits(0x7ff8_0000_0000_0001);
+/// An integer beyond ±2⁵³, which no `f64` can hold exactly: a NaN with another mark.
+pub const INEXACT: f64 = f64::from_bits(0x7ff8_0000_0000_0002);
+/// A missing value in a column of text.
+pub const MISSING_CODE: u32 = u32::MAX;
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Numbers.
+    Number,
+    /// True or false, kept as 1 and 0.
+    Boolean,
+    /// Text, one of a set of levels.
+    Text,
+    /// Something that cannot be used (dates, lists, bytes): reading it is an error that names it.
+    Unsupported,
+}
+
+/// A column of the user's: its name, what it holds, and the type it is written back with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    /// The user's name for it.
+    pub name: String,
+    /// What it holds.
+    pub kind: Kind,
+    /// Its Arrow type in the user's file (`Float64`, `Boolean` or `Utf8` for formats without types).
+    pub data_type: DataType,
+}
+
+/// The values of one column.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(from = "PlainColumn", into = "PlainColumn")]
+pub enum Column {
+    /// Numbers and booleans; [`MISSING`] and [`INEXACT`] stand among them.
+    Number(ScalarBuffer<f64>),
+    /// Text: each row's position in `levels`, or [`MISSING_CODE`].
+    Text {
+        /// One code a row.
+        codes: ScalarBuffer<u32>,
+        /// The levels that occur, in any order, none twice.
+        levels: Arc<Vec<String>>,
+    },
+}
+
+impl Column {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        match self {
+            Column::Number(values) => values.len(),
+            Column::Text { codes, .. } => codes.len(),
+        }
+    }
+
+    /// True if there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Memory held, roughly.
+    fn bytes(&self) -> usize {
+        match self {
+            Column::Number(values) => values.len() * 8,
+            Column::Text { codes, levels } => {
+                codes.len() * 4 + levels.iter().map(|level| level.len() + 24).sum::<usize>()
+            }
+        }
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Column {
+        match self {
+            Column::Number(values) => Column::Number(values.slice(rows.start, rows.len())),
+            Column::Text { codes, levels } => {
+                Column::Text { codes: codes.slice(rows.start, rows.len()), levels: levels.clone() }
+            }
+        }
+    }
+
+    /// Columns one after the other; the levels of text are united.
+    fn concat(parts: &[&Column]) -> Column {
+        match parts[0] {
+            Column::Number(_) => {
+                let mut all = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+                for part in parts {
+                    if let Column::Number(values) = part {
+                        all.extend_from_slice(values);
+                    }
+                }
+                Column::Number(all.into())
+            }
+            Column::Text { levels: first, .. } => {
+                let texts = || {
+                    parts.iter().filter_map(|part| match part {
+                        Column::Text { codes, levels } => Some((codes, levels)),
+                        Column::Number(_) => None,
+                    })
+                };
+                // Parts of one block have their levels in common.
+                if texts().all(|(_, levels)| Arc::ptr_eq(levels, first)) {
+                    let codes = texts().map(|(codes, _)| &codes[..]).collect::<Vec<_>>().concat();
+                    return Column::Text { codes: codes.into(), levels: first.clone() };
+                }
+                let mut all = TextBuilder::default();
+                for (codes, levels) in texts() {
+                    let renumbered: Vec<u32> = levels.iter().map(|level| all.code(level)).collect();
+                    all.codes.extend(
+                        codes
+                            .iter()
+                            .map(|&code| renumbered.get(code as usize).copied().unwrap_or(MISSING_CODE)),
+                    );
+                }
+                all.finish()
+            }
+        }
+    }
+
+    pub(crate) fn take(&self, rows: &[usize]) -> Column {
+        match self {
+            Column::Number(values) => Column::Number(rows.iter().map(|&row| values[row]).collect()),
+            Column::Text { codes, levels } => {
+                Column::Text { codes: rows.iter().map(|&row| codes[row]).collect(), levels: levels.clone() }
+            }
+        }
+    }
+
+    /// The value of a row in words.
+    pub(crate) fn show(&self, row: usize) -> String {
+        match self {
+            Column::Number(values) if values[row].to_bits() == INEXACT.to_bits() => "beyond 2^53".to_string(),
+            Column::Number(values) if values[row].is_nan() => "missing".to_string(),
+            Column::Number(values) => values[row].to_string(),
+            Column::Text { codes, levels } => match levels.get(codes[row] as usize) {
+                Some(level) => format!("'{level}'"),
+                None => "missing".to_string(),
+            },
+        }
+    }
+
+    /// True if the value of that row is one to compute with.
+    fn is_usable(&self, row: usize) -> bool {
+        match self {
+            Column::Number(values) => values[row].is_finite(),
+            Column::Text { codes, .. } => codes[row] != MISSING_CODE,
+        }
+    }
+}
+
+/// Collects a column of text, numbering its levels as they come.
+#[derive(Default)]
+pub struct TextBuilder {
+    codes: Vec<u32>,
+    levels: Vec<String>,
+    numbers: HashMap<String, u32, std::hash::RandomState>,
+}
+
+impl TextBuilder {
+    /// Adds a row.
+    pub fn push(&mut self, level: Option<&str>) {
+        let code = level.map_or(MISSING_CODE, |level| self.code(level));
+        self.codes.push(code);
+    }
+
+    /// Adds a row by a code that [`TextBuilder::code`] gave, or [`MISSING_CODE`].
+    pub(crate) fn push_code(&mut self, code: u32) {
+        self.codes.push(code);
+    }
+
+    /// The code of a level, new or known.
+    pub(crate) fn code(&mut self, level: &str) -> u32 {
+        if let Some(&code) = self.numbers.get(level) {
+            return code;
+        }
+        let code = self.levels.len() as u32;
+        self.levels.push(level.to_string());
+        self.numbers.insert(level.to_string(), code);
+        code
+    }
+
+    /// The column.
+    pub fn finish(self) -> Column {
+        Column::Text { codes: self.codes.into(), levels: Arc::new(self.levels) }
+    }
+}
+
+/// A column as it travels.
+#[derive(serde::Serialize, serde::Deserialize)]
+enum PlainColumn {
+    Number(Vec<f64>),
+    Text(Vec<u32>, Vec<String>),
+}
+
+impl From<Column> for PlainColumn {
+    fn from(column: Column) -> PlainColumn {
+        match column {
+            Column::Number(values) => PlainColumn::Number(values.to_vec()),
+            // Rows that were picked out have the levels of all; only their own travel.
+            Column::Text { codes, levels } => {
+                let mut own = TextBuilder::default();
+                codes.iter().for_each(|&code| own.push(levels.get(code as usize).map(String::as_str)));
+                PlainColumn::Text(own.codes, own.levels)
+            }
+        }
+    }
+}
+
+impl From<PlainColumn> for Column {
+    fn from(column: PlainColumn) -> Column {
+        match column {
+            PlainColumn::Number(values) => Column::Number(values.into()),
+            PlainColumn::Text(codes, levels) => {
+                Column::Text { codes: codes.into(), levels: Arc::new(levels) }
+            }
+        }
+    }
+}
+
+/// Until the rows of the partitions of a table are counted, partition p begins at position p·2⁴⁰.
+pub(crate) const PROVISIONAL: u32 = 40;
+
+/// The row at a position, in the words of messages.
+pub(crate) fn row_name(position: u64) -> String {
+    let row = position % (1 << PROVISIONAL) + 1;
+    match position >> PROVISIONAL {
+        0 => format!("row {row}"),
+        partition => format!("row {row} of partition {partition}"),
+    }
+}
+
+/// Some consecutive rows as a source decoded them: as many as it liked.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Segment {
+    /// The columns asked for, in the order asked for.
+    pub columns: Vec<Column>,
+    /// Number of rows.
+    pub len: usize,
+}
+
+impl Segment {
+    /// Some of the rows; nothing is copied.
+    pub fn slice(&self, rows: Range<usize>) -> Segment {
+        Segment {
+            columns: self.columns.iter().map(|column| column.slice(rows.clone())).collect(),
+            len: rows.len(),
+        }
+    }
+
+    /// The same rows with numbers in memory of their own: larger memory that they were a part of can be let go.
+    pub(crate) fn detached(mut self) -> Segment {
+        for column in &mut self.columns {
+            if let Column::Number(values) = column {
+                *values = values.to_vec().into();
+            }
+        }
+        self
+    }
+
+    /// Segments one after the other; a single one is passed on without a copy.
+    pub(crate) fn concat(mut parts: Vec<Segment>) -> Segment {
+        if parts.len() == 1 {
+            return parts.remove(0);
+        }
+        let width = parts.first().map_or(0, |part| part.columns.len());
+        Segment {
+            columns: (0..width)
+                .map(|c| Column::concat(&parts.iter().map(|part| &part.columns[c]).collect::<Vec<_>>()))
+                .collect(),
+            len: parts.iter().map(|part| part.len).sum(),
+        }
+    }
+}
+
+/// A block of the input's rows: rows `index·B` to `(index+1)·B`, less those that were dropped.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// The block's number: what the order of merging goes by.
+    pub index: u64,
+    /// What its random streams go by: another number for each block of the whole input.
+    pub stream: u64,
+    /// The columns in use, in the order of the [`Table`](crate::data::table::Table).
+    pub columns: Vec<Column>,
+    /// Number of rows.
+    pub len: usize,
+    /// How many rows of the input this block stands for, the dropped ones included.
+    pub rows_read: usize,
+    /// Position of the block's first row in the input.
+    first_row: u64,
+    /// Positions relative to `first_row`, where rows were dropped.
+    kept: Option<Vec<u32>>,
+}
+
+impl Block {
+    /// All rows of a segment.
+    pub(crate) fn new(index: u64, first_row: u64, segment: Segment) -> Block {
+        Block {
+            index,
+            stream: index,
+            len: segment.len,
+            rows_read: segment.len,
+            columns: segment.columns,
+            first_row,
+            kept: None,
+        }
+    }
+
+    /// The block without the rows in which any value is missing, infinite or inexact.
+    pub(crate) fn without_unusable_rows(self) -> Block {
+        let usable: Vec<usize> =
+            (0..self.len).filter(|&row| self.columns.iter().all(|column| column.is_usable(row))).collect();
+        if usable.len() == self.len {
+            return self;
+        }
+        Block {
+            columns: self.columns.iter().map(|column| column.take(&usable)).collect(),
+            len: usable.len(),
+            kept: Some(usable.iter().map(|&row| row as u32).collect()),
+            ..self
+        }
+    }
+
+    /// The same rows as a block of a part of the input, whose other parts have blocks of the same number.
+    pub(crate) fn of_part(self, part: u64) -> Block {
+        // A part that is one block is as good as the block of that number.
+        Block { stream: self.index << 32 | part, ..self }
+    }
+
+    /// 0-based position in the input of row `row` of the block.
+    pub fn position(&self, row: usize) -> u64 {
+        self.first_row + self.kept.as_ref().map_or(row as u64, |kept| u64::from(kept[row]))
+    }
+
+    /// The row of the block that stands at a position of the input, if it is there.
+    pub(crate) fn find(&self, position: u64) -> Option<usize> {
+        let offset = position.checked_sub(self.first_row)?;
+        match &self.kept {
+            Some(kept) => kept.binary_search(&u32::try_from(offset).ok()?).ok(),
+            None => usize::try_from(offset).ok().filter(|&row| row < self.len),
+        }
+    }
+
+    /// The first row with a value that cannot be used, and the number of its column.
+    pub(crate) fn first_unusable(&self) -> Option<(usize, usize)> {
+        let first = |(number, column): (usize, &Column)| {
+            (0..self.len).find(|&row| !column.is_usable(row)).map(|row| (row, number))
+        };
+        self.columns.iter().enumerate().filter_map(first).min()
+    }
+
+    /// Memory held, roughly.
+    pub(crate) fn bytes(&self) -> usize {
+        let positions = self.kept.as_ref().map_or(0, |kept| kept.len() * size_of::<u32>());
+        positions + self.columns.iter().map(Column::bytes).sum::<usize>()
+    }
+}
+
+/// A copy of some rows of a block that is made bit by bit, whenever a part of the block is at hand.
+pub(crate) struct Copying<'a> {
+    positions: Vec<u64>,
+    /// What is left to copy, in order.
+    left: &'a [usize],
+    columns: Vec<Copied<'a>>,
+}
+
+/// A column, and what was copied of it.
+enum Copied<'a> {
+    Number(&'a [f64], Vec<f64>),
+    Text(&'a [u32], Vec<u32>, &'a Arc<Vec<String>>),
+}
+
+impl<'a> Copying<'a> {
+    /// Nothing is copied yet; the rows are named in order.
+    pub fn new(block: &'a Block, rows: &'a [usize]) -> Copying<'a> {
+        let start = |column: &'a Column| match column {
+            Column::Number(values) => Copied::Number(values, Vec::with_capacity(rows.len())),
+            Column::Text { codes, levels } => Copied::Text(codes, Vec::with_capacity(rows.len()), levels),
+        };
+        Copying {
+            positions: rows.iter().map(|&row| block.position(row)).collect(),
+            left: rows,
+            columns: block.columns.iter().map(start).collect(),
+        }
+    }
+
+    /// Copies what comes ahead of row `end` of the block.
+    pub fn go_on(&mut self, end: usize) {
+        let (now, later) = self.left.split_at(self.left.partition_point(|&row| row < end));
+        self.left = later;
+        for column in &mut self.columns {
+            match column {
+                Copied::Number(values, copied) => copied.extend(now.iter().map(|&row| values[row])),
+                Copied::Text(codes, copied, _) => copied.extend(now.iter().map(|&row| codes[row])),
+            }
+        }
+    }
+
+    /// The rows, once all are copied.
+    pub fn finish(self) -> RowSet {
+        debug_assert!(self.left.is_empty(), "all rows are copied");
+        let column = |column: Copied<'a>| match column {
+            Copied::Number(_, values) => Column::Number(values.into()),
+            Copied::Text(_, codes, levels) => Column::Text { codes: codes.into(), levels: levels.clone() },
+        };
+        let columns = self.columns.into_iter().map(column).collect();
+        let segment = Segment { columns, len: self.positions.len() };
+        RowSet { segment, positions: self.positions }
+    }
+}
+
+/// Rows copied out of blocks, with their positions in the input.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct RowSet {
+    /// Their columns, as in a block.
+    pub segment: Segment,
+    /// 0-based positions in the input.
+    pub positions: Vec<u64>,
+}
+
+impl RowSet {
+    /// Copies some rows of a block.
+    pub(crate) fn copy(block: &Block, rows: &[usize]) -> RowSet {
+        RowSet {
+            segment: Segment {
+                columns: block.columns.iter().map(|column| column.take(rows)).collect(),
+                len: rows.len(),
+            },
+            positions: rows.iter().map(|&row| block.position(row)).collect(),
+        }
+    }
+
+    /// Moves all rows to other positions.
+    pub(crate) fn relocate(&mut self, place: &dyn Fn(u64) -> u64) {
+        self.positions.iter_mut().for_each(|position| *position = place(*position));
+    }
+
+    /// Some of the rows, in the order named.
+    pub(crate) fn take(&self, rows: &[usize]) -> RowSet {
+        RowSet {
+            segment: Segment {
+                columns: self.segment.columns.iter().map(|column| column.take(rows)).collect(),
+                len: rows.len(),
+            },
+            positions: rows.iter().map(|&row| self.positions[row]).collect(),
+        }
+    }
+
+    /// The rows without the columns from `width` on.
+    pub(crate) fn without_columns_from(mut self, width: usize) -> RowSet {
+        self.segment.columns.truncate(width);
+        self
+    }
+
+    /// One after the other.
+    pub(crate) fn concat(parts: Vec<RowSet>) -> RowSet {
+        RowSet {
+            positions: parts.iter().map(|part| &part.positions[..]).collect::<Vec<_>>().concat(),
+            segment: Segment::concat(parts.into_iter().map(|part| part.segment).collect()),
+        }
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.positions.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.positions.is_empty()
+    }
+
+    /// The rows as one block, to be encoded like any other.
+    pub fn block(&self) -> Block {
+        Block::new(0, 0, self.segment.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(levels: &[Option<&str>]) -> Column {
+        let mut builder = TextBuilder::default();
+        levels.iter().for_each(|level| builder.push(*level));
+        builder.finish()
+    }
+
+    fn read_text(column: &Column) -> Vec<Option<String>> {
+        match column {
+            Column::Text { codes, levels } => {
+                codes.iter().map(|&code| levels.get(code as usize).cloned()).collect()
+            }
+            Column::Number(_) => panic!("numbers"),
+        }
+    }
+
+    #[test]
+    fn text_with_different_levels_is_joined_by_meaning() {
+        let a = text(&[Some("x"), None, Some("y")]);
+        let b = text(&[Some("y"), Some("z")]);
+        let joined = Column::concat(&[&a, &b]);
+        let expected: Vec<Option<String>> =
+            [Some("x"), None, Some("y"), Some("y"), Some("z")].map(|level| level.map(str::to_string)).into();
+        assert_eq!(read_text(&joined), expected);
+        let parts_of_one = Column::concat(&[&joined.take(&[0, 1]), &joined.take(&[2, 3, 4])]);
+        assert_eq!(read_text(&parts_of_one), expected);
+        let levels = |column: &Column| match column {
+            Column::Text { levels, .. } => Arc::as_ptr(levels),
+            Column::Number(_) => std::ptr::null(),
+        };
+        assert_eq!(levels(&parts_of_one), levels(&joined), "nothing is named anew");
+    }
+
+    #[test]
+    fn dropped_rows_keep_their_positions() {
+        let numbers = Column::Number(vec![1.0, MISSING, 3.0, f64::INFINITY, 5.0].into());
+        let words = text(&[Some("a"), Some("a"), Some("a"), Some("a"), None]);
+        let block =
+            Block::new(2, 100, Segment { columns: vec![numbers, words], len: 5 }).without_unusable_rows();
+        assert_eq!((block.len, block.rows_read), (2, 5));
+        assert_eq!((block.position(0), block.position(1)), (100, 102));
+    }
+
+    #[test]
+    fn the_marks_are_nan_and_differ() {
+        assert!(MISSING.is_nan() && INEXACT.is_nan());
+        assert_ne!(MISSING.to_bits(), INEXACT.to_bits());
+    }
+
+    #[test]
+    fn a_copy_made_bit_by_bit_is_one_made_at_once() {
+        let mut text = TextBuilder::default();
+        (0..300).for_each(|row| text.push(["a", "b", "c"].get(row % 4).copied()));
+        let numbers: Vec<f64> =
+            (0..300).map(|row| if row % 50 == 7 { f64::NAN } else { row as f64 }).collect();
+        let columns = vec![Column::Number(numbers.into()), text.finish()];
+        let block = Block::new(2, 600, Segment { columns, len: 300 });
+        for block in [block.clone(), block.without_unusable_rows()] {
+            for rows in [&[][..], &[0], &[3, 64, 65, 100, 190, block.len - 1]] {
+                let mut copying = Copying::new(&block, rows);
+                [1, 65, 66, 200, block.len].into_iter().for_each(|end| copying.go_on(end));
+                let (copied, at_once) = (copying.finish(), RowSet::copy(&block, rows));
+                assert_eq!(copied.positions, at_once.positions);
+                for row in 0..rows.len() {
+                    let shown = |set: &RowSet| -> Vec<String> {
+                        set.segment.columns.iter().map(|column| column.show(row)).collect()
+                    };
+                    assert_eq!(shown(&copied), shown(&at_once));
+                }
+            }
+        }
+    }
+}

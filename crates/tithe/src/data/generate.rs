@@ -1,0 +1,205 @@
+//! The paper's synthetic data (its Section 4), of any size, with known parameters.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
+use rand_distr::{Distribution, StandardNormal};
+
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::progress::{Event, Observer};
+use crate::base::rng::{Purpose, Rng, Seed, open_unit};
+use crate::data::sink::{Output, RowFormat, RowWriter};
+
+/// Rows that share one random stream, so that data can be made in parts.
+pub const GENERATED_BLOCK: usize = 1 << 16;
+
+/// What data to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipe {
+    /// Five binary covariates, some rare and highly predictive; the first is always 1.
+    Binary5,
+    /// Ten of them.
+    Binary10,
+    /// Ten normal covariates about one of two means, one for each class.
+    Mixture,
+}
+
+/// `P(x_d = 1)` of the binary covariates.
+const CHANCES: [f64; 10] = [1.0, 0.2, 0.3, 0.5, 0.01, 0.1, 0.2, 0.007, 0.005, 0.001];
+/// The coefficients that the binary labels are made with.
+const COEFFICIENTS: [f64; 10] = [-3.0, 1.2, -0.5, 0.8, 3.0, -1.0, -0.7, 4.0, 3.5, 4.5];
+
+/// Some rows, column by column, with labels −1 and +1.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Generated {
+    /// The covariates: D columns.
+    pub x: Vec<Vec<f64>>,
+    /// The labels.
+    pub y: Vec<f64>,
+}
+
+impl Recipe {
+    /// Number of covariates.
+    pub fn dim(self) -> usize {
+        match self {
+            Recipe::Binary5 => 5,
+            Recipe::Binary10 | Recipe::Mixture => 10,
+        }
+    }
+
+    /// The coefficients `θ` of the model that the data follows, no intercept added.
+    ///
+    /// For the mixture these are `μ₊ − μ₋`: with unit covariances and equally likely classes,
+    /// `P(y = 1 | x)` is logistic in `(μ₊ − μ₋)·x` plus `(‖μ₋‖² − ‖μ₊‖²)/2`, which is 0.
+    pub fn theta(self) -> Vec<f64> {
+        match self {
+            Recipe::Binary5 | Recipe::Binary10 => COEFFICIENTS[..self.dim()].to_vec(),
+            Recipe::Mixture => (0..10).map(|d| mixture_mean(true, d) - mixture_mean(false, d)).collect(),
+        }
+    }
+
+    /// Block `index` of the data, with `rows` ≤ [`GENERATED_BLOCK`] rows.
+    pub fn block(self, seed: Seed, index: u64, rows: usize) -> Generated {
+        let mut rng = seed.stream(Purpose::Generate, index);
+        let mut data =
+            Generated { x: vec![Vec::with_capacity(rows); self.dim()], y: Vec::with_capacity(rows) };
+        for _ in 0..rows {
+            match self {
+                Recipe::Binary5 | Recipe::Binary10 => data.add_binary_row(&mut rng),
+                Recipe::Mixture => data.add_mixture_row(&mut rng),
+            }
+        }
+        data
+    }
+
+    /// All blocks one after the other.
+    pub fn data(self, seed: Seed, rows: usize) -> Generated {
+        let mut all =
+            Generated { x: vec![Vec::with_capacity(rows); self.dim()], y: Vec::with_capacity(rows) };
+        for (index, start) in (0..rows).step_by(GENERATED_BLOCK).enumerate() {
+            let block = self.block(seed, index as u64, GENERATED_BLOCK.min(rows - start));
+            all.y.extend(block.y);
+            all.x.iter_mut().zip(block.x).for_each(|(column, values)| column.extend(values));
+        }
+        all
+    }
+}
+
+impl std::str::FromStr for Recipe {
+    type Err = String;
+
+    fn from_str(name: &str) -> std::result::Result<Recipe, String> {
+        match name.to_ascii_lowercase().as_str() {
+            "binary5" => Ok(Recipe::Binary5),
+            "binary10" => Ok(Recipe::Binary10),
+            "mixture" => Ok(Recipe::Mixture),
+            _ => Err(format!("'{name}' is none of binary5, binary10, mixture")),
+        }
+    }
+}
+
+impl fmt::Display for Recipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Recipe::Binary5 => "binary5",
+            Recipe::Binary10 => "binary10",
+            Recipe::Mixture => "mixture",
+        })
+    }
+}
+
+/// The key of the recipe in a Parquet file's metadata.
+const KEY: &str = "tithe.generated";
+
+/// Writes data block by block; a Parquet file tells in its metadata what it was made with.
+pub fn write_generated(
+    recipe: Recipe,
+    seed: Seed,
+    rows: u64,
+    output: Output,
+    format: RowFormat,
+    observer: &dyn Observer,
+) -> Result<()> {
+    let names: Vec<String> = (1..=recipe.dim()).map(|d| format!("x{d}")).chain(["y".to_string()]).collect();
+    let fields: Vec<Field> = names.iter().map(|name| Field::new(name, DataType::Float64, false)).collect();
+    let schema = Arc::new(Schema::new(fields));
+    let story = serde_json::json!({
+        "recipe": recipe.to_string(), "rows": rows, "seed": seed, "theta": recipe.theta(), "intercept": 0.0,
+    });
+    let path = output.path().to_path_buf();
+    let mut writer = RowWriter::new(output, format, &schema, Some((KEY, story.to_string())))?;
+    observer.event(Event::PassStarted { name: "generating", rows: Some(rows) });
+    let mut done = 0;
+    for index in 0.. {
+        if done == rows {
+            break;
+        }
+        if observer.cancelled() {
+            return Err(ErrorKind::Cancelled.into());
+        }
+        let len = (rows - done).min(GENERATED_BLOCK as u64);
+        let columns = recipe.block(seed, index, len as usize).columns();
+        let arrays = columns.into_iter().map(|(_, values)| Arc::new(Float64Array::from(values)) as ArrayRef);
+        let batch = RecordBatch::try_new(schema.clone(), arrays.collect())
+            .map_err(|error| Error::malformed(&path, error.to_string()))?;
+        writer.write(&batch)?;
+        done += len;
+        observer.event(Event::RowsDone(len));
+    }
+    observer.event(Event::PassFinished);
+    writer.finish()
+}
+
+fn mixture_mean(positive: bool, d: usize) -> f64 {
+    f64::from(u8::from(positive == (d < 5)))
+}
+
+impl Generated {
+    fn add_binary_row(&mut self, rng: &mut Rng) {
+        let mut s = 0.0;
+        for ((column, chance), theta) in self.x.iter_mut().zip(CHANCES).zip(COEFFICIENTS) {
+            let x = f64::from(u8::from(open_unit(rng) <= chance));
+            s += theta * x;
+            column.push(x);
+        }
+        self.y.push(if open_unit(rng) * (1.0 + (-s).exp()) <= 1.0 { 1.0 } else { -1.0 });
+    }
+
+    fn add_mixture_row(&mut self, rng: &mut Rng) {
+        let positive = open_unit(rng) <= 0.5;
+        for (d, column) in self.x.iter_mut().enumerate() {
+            let noise: f64 = StandardNormal.sample(rng);
+            column.push(mixture_mean(positive, d) + noise);
+        }
+        self.y.push(if positive { 1.0 } else { -1.0 });
+    }
+
+    /// Named columns `x1`, `x2`, … and `y`.
+    pub fn columns(self) -> Vec<(String, Vec<f64>)> {
+        let names = (1..).map(|d| format!("x{d}"));
+        names.zip(self.x).chain([("y".to_string(), self.y)]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_of_positives_are_the_papers() {
+        // The paper's Table 1: 9.5 %, 8.9 % and 50 %. Standard errors at 200,000 rows are below 0.12 %.
+        for (recipe, share) in [(Recipe::Binary5, 0.095), (Recipe::Binary10, 0.089), (Recipe::Mixture, 0.5)] {
+            let data = recipe.data(Seed(1), 200_000);
+            let positive = data.y.iter().filter(|y| **y > 0.0).count() as f64 / 200_000.0;
+            assert!((positive - share).abs() < 0.005, "{recipe:?}: {positive}");
+        }
+    }
+
+    #[test]
+    fn longer_data_begins_with_the_shorter() {
+        let (short, long) = (Recipe::Mixture.data(Seed(2), 70_000), Recipe::Mixture.data(Seed(2), 140_000));
+        assert_eq!(short.x[3][..], long.x[3][..70_000]);
+    }
+}

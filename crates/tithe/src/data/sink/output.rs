@@ -1,0 +1,83 @@
+//! Files that appear under their name only when they are complete.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::parquet::wrong_file;
+use crate::base::error::{Error, Result};
+
+/// A file in the making: it appears under its name only when it is complete.
+#[derive(Debug)]
+pub struct Output {
+    path: PathBuf,
+    file: tempfile::NamedTempFile,
+}
+
+impl Output {
+    /// Makes sure that the file can be written, before any long work is done for it.
+    pub fn create(path: &Path) -> Result<Output> {
+        if path == Path::new("-") {
+            let what = "stands for standard output, to which files are not written";
+            return Err(wrong_file(path, what, "name a file with -o (./- for one of that name)"));
+        }
+        // A link to a file stays one: the file is replaced.
+        let target = if path.is_symlink() { path.canonicalize().ok() } else { None };
+        let path = target.as_deref().unwrap_or(path);
+        // A device or a pipe would be replaced by a file of its name.
+        if path.exists() && !path.is_file() {
+            let what = match path.is_dir() {
+                true => "is a directory, not a file to write to",
+                false => "is not an ordinary file, so it cannot be replaced by one",
+            };
+            return Err(wrong_file(path, what, "name another file with -o"));
+        }
+        let folder = match path.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        };
+        // Made by hand for the permissions of any new file, and for the system's own error.
+        let create = |path: &Path| File::options().write(true).create_new(true).open(path);
+        let file = tempfile::Builder::new()
+            .prefix(".tithe-")
+            .make_in(folder, create)
+            .map_err(|error| Error::io("write", path, error))?;
+        Ok(Output { path: path.to_path_buf(), file })
+    }
+
+    /// Where the unfinished file is; dropping the output removes it.
+    pub fn temporary_path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Where it will be.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The unfinished file, to read its handle.
+    pub(crate) fn file(&self) -> &File {
+        self.file.as_file()
+    }
+
+    /// The unfinished file.
+    pub(crate) fn file_mut(&mut self) -> &mut File {
+        self.file.as_file_mut()
+    }
+
+    /// Writes the whole content and puts the file in its place.
+    pub fn write(self, content: &[u8]) -> Result<()> {
+        let mut output = self;
+        let written = output.file_mut().write_all(content);
+        written.map_err(|error| Error::io("write", &output.path, error))?;
+        output.commit()
+    }
+
+    /// Puts the complete file in its place.
+    pub(crate) fn commit(self) -> Result<()> {
+        let refuse = |error| Error::io("write", &self.path, error);
+        self.file.as_file().sync_all().map_err(refuse)?;
+        self.file.persist(&self.path).map_err(|error| Error::io("write", &self.path, error.error))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! Parquet tables with a JSON description of how they were made in their metadata.
+
+use std::io::Write;
+use std::panic::catch_unwind;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, StringArray};
+use arrow_schema::{ArrowError, Field as ArrowField, Schema};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::data::block::{Column, Field, Kind};
+use crate::data::source::{Input, OpenOptions, open_inputs};
+
+/// The key of this program's metadata in a Parquet file.
+pub(crate) const KEY: &str = "tithe";
+/// What messages call what is not written to a file.
+pub(crate) const MEMORY: &str = "memory";
+/// The version of the metadata that this program writes, and the newest that it reads.
+pub(crate) const VERSION: u64 = 1;
+
+/// `name`, or `tithe.name` where the user has a column of that name.
+pub(crate) fn free_name(name: &str, taken: &[&str]) -> String {
+    let mut free = name.to_string();
+    while taken.contains(&free.as_str()) {
+        free = format!("tithe.{free}");
+    }
+    free
+}
+
+/// Named columns as one table.
+pub(crate) fn table(columns: Vec<(String, ArrayRef)>) -> std::result::Result<RecordBatch, ArrowError> {
+    let fields: Vec<ArrowField> = columns
+        .iter()
+        .map(|(name, array)| ArrowField::new(name, array.data_type().clone(), array.null_count() > 0))
+        .collect();
+    let arrays = columns.into_iter().map(|(_, array)| array).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+}
+
+pub(crate) fn write_table(
+    columns: Vec<(String, ArrayRef)>,
+    metadata: &impl Serialize,
+    file: impl Write + Send,
+) -> std::io::Result<()> {
+    let batch = table(columns).map_err(std::io::Error::other)?;
+    let story = serde_json::to_string(metadata)?;
+    let properties = properties(Some((KEY, story)));
+    let mut buffer = std::io::BufWriter::new(file);
+    let mut writer = ArrowWriter::try_new(&mut buffer, batch.schema(), Some(properties)).map_err(plain_io)?;
+    writer.write(&batch).map_err(plain_io)?;
+    writer.close().map_err(plain_io)?;
+    buffer.flush()
+}
+
+/// How every Parquet file is written, with its story if it has one.
+pub(crate) fn properties(story: Option<(&str, String)>) -> WriterProperties {
+    WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_key_value_metadata(story.map(|(key, story)| vec![KeyValue::new(key.to_string(), story)]))
+        .build()
+}
+
+/// The system's own error inside Parquet's, so that "No space left on device" is what the user reads.
+pub(crate) fn plain_io(error: parquet::errors::ParquetError) -> std::io::Error {
+    match error {
+        parquet::errors::ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {
+            Ok(io) => *io,
+            Err(other) => std::io::Error::other(other),
+        },
+        other => std::io::Error::other(other),
+    }
+}
+
+/// A column in the type it had in the user's file; text of any kind as plain text.
+pub(crate) fn to_arrow(field: &Field, column: &Column) -> ArrayRef {
+    match column {
+        Column::Text { codes, levels } => Arc::new(StringArray::from_iter(
+            codes.iter().map(|&code| levels.get(code as usize).map(String::as_str)),
+        )),
+        Column::Number(values) if field.kind == Kind::Boolean => {
+            Arc::new(BooleanArray::from_iter(values.iter().map(|&value| Some(value != 0.0))))
+        }
+        Column::Number(values) => {
+            let numbers: ArrayRef = Arc::new(Float64Array::new(values.clone(), None));
+            match arrow_cast::cast(&numbers, &field.data_type) {
+                Ok(cast) if cast.null_count() == 0 => cast,
+                _ => numbers,
+            }
+        }
+    }
+}
+
+/// What a file of this program's says of itself.
+#[derive(Clone, Debug)]
+pub struct Story {
+    /// What the file is: "coreset", "posterior" or "corrected posterior".
+    pub kind: String,
+    /// Everything it says, as JSON.
+    pub json: Value,
+}
+
+/// Reads what a file says of itself, without its rows.
+pub(crate) fn read_story(input: &Input) -> Result<Story> {
+    if let Some(story) = find_story_in(input)? {
+        return Ok(story);
+    }
+    // Parquet that cannot be read is damaged, whosever it is.
+    if input.open()?.bytes(0, 4).is_ok_and(|magic| magic == "PAR1") {
+        open_inputs(vec![input.clone()], &OpenOptions::default())?;
+    }
+    let help = "`tithe build` makes coresets, `tithe fit` posteriors";
+    Err(wrong_file(input.path(), "is no file of tithe's", help))
+}
+
+/// What a file says of itself; `None` if it is none of this program's.
+pub fn find_story(path: &Path) -> Result<Option<Story>> {
+    find_story_in(&Input::file(path))
+}
+
+pub(crate) fn find_story_in(input: &Input) -> Result<Option<Story>> {
+    let (path, file) = (input.path(), input.open()?);
+    // The reader is somebody else's and the bytes may be damaged: even if it panics, the file is none of ours.
+    let reader = catch_unwind(|| ParquetRecordBatchReaderBuilder::try_new(file));
+    let Ok(Ok(reader)) = reader else { return Ok(None) };
+    let pairs = reader.metadata().file_metadata().key_value_metadata();
+    let Some(pair) = pairs.and_then(|pairs| pairs.iter().find(|pair| pair.key == KEY)) else {
+        return Ok(None);
+    };
+    let damaged = || wrong_file(path, "has damaged metadata", "make it again");
+    let text = pair.value.as_deref().unwrap_or_default();
+    let json: Value = serde_json::from_str(text).map_err(|_| damaged())?;
+    let version = json["version"].as_u64().unwrap_or(0);
+    if version > VERSION {
+        let what = format!("is of format version {version}; this program knows versions up to {VERSION}");
+        return Err(wrong_file(path, &what, "use a newer tithe"));
+    }
+    let kind = json["file"].as_str().ok_or_else(damaged)?.to_string();
+    Ok(Some(Story { kind, json }))
+}
+
+pub(crate) fn wrong_file(path: &Path, what: &str, help: &str) -> Error {
+    ErrorKind::WrongFile { path: path.to_path_buf(), what: what.to_string(), help: Some(help.to_string()) }
+        .into()
+}

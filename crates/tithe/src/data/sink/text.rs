@@ -1,0 +1,176 @@
+//! Tables written batch by batch, as Parquet, CSV or LIBSVM by the name of the file.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
+use arrow_array::{Array, RecordBatch};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_schema::SchemaRef;
+use parquet::arrow::ArrowWriter;
+
+use super::output::Output;
+use super::parquet::{plain_io, properties};
+use crate::base::error::{Error, ErrorKind, Result};
+
+/// The formats that tables of any length are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowFormat {
+    /// Parquet.
+    Parquet,
+    /// Text with commas, names in the first line.
+    Csv,
+    /// LIBSVM: the last column is the label, the others are numbered from 1, zeros are left out.
+    Libsvm,
+}
+
+impl RowFormat {
+    /// By the ending of the file's name, among those that are `allowed`.
+    pub fn of(path: &Path, allowed: &[RowFormat]) -> Result<RowFormat> {
+        let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+        let format = match ending.as_deref() {
+            Some("parquet" | "pq") => Some(RowFormat::Parquet),
+            Some("csv") => Some(RowFormat::Csv),
+            Some("libsvm" | "svm") => Some(RowFormat::Libsvm),
+            _ => None,
+        };
+        format.filter(|format| allowed.contains(format)).ok_or_else(|| {
+            let endings: Vec<&str> = allowed.iter().map(|format| format.ending()).collect();
+            let what = "does not tell by its ending what to write".to_string();
+            let help = Some(format!("end its name in {}", endings.join(" or ")));
+            ErrorKind::WrongFile { path: path.to_path_buf(), what, help }.into()
+        })
+    }
+
+    fn ending(self) -> &'static str {
+        match self {
+            RowFormat::Parquet => ".parquet",
+            RowFormat::Csv => ".csv",
+            RowFormat::Libsvm => ".libsvm",
+        }
+    }
+}
+
+/// A table in the making.
+pub struct RowWriter {
+    output: Output,
+    sink: Sink,
+}
+
+enum Sink {
+    Parquet(Box<ArrowWriter<BufWriter<File>>>),
+    Csv(BufWriter<File>),
+    Libsvm(BufWriter<File>),
+}
+
+impl RowWriter {
+    /// A table without rows so far. `story` is a key and a text for the metadata, where the format has any.
+    pub fn new(
+        output: Output,
+        format: RowFormat,
+        schema: &SchemaRef,
+        story: Option<(&str, String)>,
+    ) -> Result<RowWriter> {
+        let sink = open_sink(&output, format, schema, story);
+        let sink = sink.map_err(|error| Error::io("write", output.path(), error))?;
+        Ok(RowWriter { output, sink })
+    }
+
+    /// Adds rows.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let written = match &mut self.sink {
+            Sink::Parquet(writer) => writer.write(batch).map_err(plain_io),
+            Sink::Csv(writer) => write_csv(writer, batch),
+            Sink::Libsvm(writer) => write_libsvm(writer, batch),
+        };
+        written.map_err(|error| Error::io("write", self.output.path(), error))
+    }
+
+    /// Puts the complete file in its place.
+    pub fn finish(self) -> Result<()> {
+        let finished = match self.sink {
+            Sink::Parquet(mut writer) => {
+                writer.finish().map_err(plain_io).and_then(|_| writer.inner_mut().flush())
+            }
+            Sink::Csv(mut writer) | Sink::Libsvm(mut writer) => writer.flush(),
+        };
+        finished.map_err(|error| Error::io("write", self.output.path(), error))?;
+        self.output.commit()
+    }
+}
+
+fn open_sink(
+    output: &Output,
+    format: RowFormat,
+    schema: &SchemaRef,
+    story: Option<(&str, String)>,
+) -> io::Result<Sink> {
+    let mut buffer = BufWriter::with_capacity(1 << 18, output.file().try_clone()?);
+    Ok(match format {
+        RowFormat::Parquet => {
+            let writer = ArrowWriter::try_new(buffer, schema.clone(), Some(properties(story)));
+            Sink::Parquet(Box::new(writer.map_err(plain_io)?))
+        }
+        RowFormat::Csv => {
+            let names: Vec<String> = schema.fields().iter().map(|field| quoted(field.name())).collect();
+            writeln!(buffer, "{}", names.join(","))?;
+            Sink::Csv(buffer)
+        }
+        RowFormat::Libsvm => Sink::Libsvm(buffer),
+    })
+}
+
+/// A field of CSV, between quotes if it needs them.
+fn quoted(text: &str) -> String {
+    let edge_space = text.starts_with(' ') || text.ends_with(' ');
+    if edge_space || text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_string()
+    }
+}
+
+fn write_csv(writer: &mut BufWriter<File>, batch: &RecordBatch) -> io::Result<()> {
+    let options = FormatOptions::new().with_null("");
+    let columns = batch
+        .columns()
+        .iter()
+        .map(|array| Ok((array.as_primitive_opt::<Float64Type>(), ArrayFormatter::try_new(array, &options)?)))
+        .collect::<std::result::Result<Vec<_>, arrow_schema::ArrowError>>()
+        .map_err(io::Error::other)?;
+    for row in 0..batch.num_rows() {
+        for (c, (numbers, shown)) in columns.iter().enumerate() {
+            if c > 0 {
+                writer.write_all(b",")?;
+            }
+            match numbers {
+                Some(numbers) if numbers.is_valid(row) => write!(writer, "{}", numbers.value(row))?,
+                Some(_) => {}
+                None => {
+                    let text = shown.value(row).try_to_string().map_err(io::Error::other)?;
+                    writer.write_all(quoted(&text).as_bytes())?;
+                }
+            }
+        }
+        writer.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+fn write_libsvm(writer: &mut BufWriter<File>, batch: &RecordBatch) -> io::Result<()> {
+    let columns: Vec<_> =
+        batch.columns().iter().filter_map(|array| array.as_primitive_opt::<Float64Type>()).collect();
+    let Some((label, features)) = columns.split_last() else { return Ok(()) };
+    for row in 0..batch.num_rows() {
+        write!(writer, "{}", label.value(row))?;
+        for (index, feature) in features.iter().enumerate() {
+            if feature.value(row) != 0.0 {
+                write!(writer, " {}:{}", index + 1, feature.value(row))?;
+            }
+        }
+        writer.write_all(b"\n")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,782 @@
+//! CSV and TSV: the header and the kinds of columns once, then rows in chunks parsed in parallel.
+
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_schema::DataType;
+use memchr::{memchr, memchr_iter};
+
+use super::chunk::{Chunk, Chunker, without_mark};
+use super::guess::Guess;
+use super::input::{Input, Packing};
+use super::part::{Part, check_columns, check_names};
+use super::row::{Fault, Token, row, skip_blank, token};
+use super::token::{EXACT, boolean, is_missing, number, shown};
+use super::{Scan, Unit};
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::data::block::{Column, Field, Kind, Segment, TextBuilder};
+
+/// How many rows tell what a column holds.
+const ROWS_LOOKED_AT: u64 = 10_000;
+
+/// How the text is to be read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dialect {
+    pub delimiter: u8,
+    /// True if the first row holds the names.
+    pub has_header: bool,
+    /// Bytes read at a time.
+    pub chunk: usize,
+    /// True if rows with too few or too many fields are left out.
+    pub lenient: bool,
+}
+
+/// A file of delimited text.
+pub(super) struct Delimited {
+    input: Arc<Input>,
+    packing: Packing,
+    dialect: Dialect,
+    /// Where the first row after the header begins.
+    data_start: u64,
+    fields: Vec<Field>,
+    undecided: Vec<bool>,
+}
+
+impl Delimited {
+    /// Reads the header and the first rows.
+    pub fn open(input: Arc<Input>, packing: Packing, dialect: Dialect) -> Result<Delimited> {
+        let path = input.path();
+        let failed = |error| packing.failure(path, error);
+        let mut chunker = Chunker::new(packing.unpack(&input)?, true, dialect.chunk);
+        let mut next_chunk = || chunker.next().map_err(failed);
+        let mut first = next_chunk()?.ok_or_else(|| Error::malformed(path, "is empty"))?;
+        let mark = first.bytes().len() - without_mark(first.bytes()).len();
+        // Blank lines may come before the header, even a whole chunk of them.
+        let (mut chunk_start, mut from) = (0, mark);
+        while skip_blank(first.bytes(), from) == first.bytes().len() {
+            chunk_start += first.bytes().len() as u64;
+            first = next_chunk()?.ok_or_else(|| Error::malformed(path, "is empty"))?;
+            from = 0;
+        }
+        let (header, next) = row(first.bytes(), from, dialect.delimiter)
+            .map_err(|fault| Error::malformed(path, format!("in its first line {}", fault.what())))?
+            .unwrap_or_default();
+        if first.is_cut {
+            return Err(Error::malformed(path, "its first line does not end"));
+        }
+        let names: Vec<String> = if dialect.has_header {
+            header.iter().enumerate().map(|(at, name)| column_name(path, at, name)).collect::<Result<_>>()?
+        } else {
+            (1..=header.len()).map(|number| format!("x{number}")).collect()
+        };
+        if let [only] = &names[..]
+            && only.contains(';')
+        {
+            return Err(ErrorKind::Malformed {
+                path: path.to_path_buf(),
+                what: "its fields seem to be separated by semicolons".to_string(),
+                help: Some("write it with commas or tabs, and with points in numbers".to_string()),
+            }
+            .into());
+        }
+        check_names(path, &names, Some("rename one of them; for a file without a header say --no-header"))?;
+        let start = if dialect.has_header { next } else { from };
+
+        let mut guesses = vec![Guess::default(); names.len()];
+        let mut rows = 0;
+        let mut chunk = Some(first);
+        from = start;
+        while let Some(now) = chunk
+            && rows < ROWS_LOOKED_AT
+        {
+            rows = guess(path, &dialect, now.bytes(), from, rows, &names, &mut guesses)?;
+            from = 0;
+            chunk = next_chunk()?;
+        }
+        let fields = names.into_iter().zip(&guesses).map(|(name, guess)| field(name, guess.kind())).collect();
+        let undecided = guesses.iter().map(Guess::is_undecided).collect();
+        Ok(Delimited { input, packing, dialect, data_start: chunk_start + start as u64, fields, undecided })
+    }
+}
+
+impl Part for Delimited {
+    fn file(&self) -> &Path {
+        self.input.path()
+    }
+
+    fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    fn rows(&self) -> Option<u64> {
+        None
+    }
+
+    fn is_undecided(&self, column: usize) -> bool {
+        self.undecided[column]
+    }
+
+    fn decide(&mut self, column: usize, kind: Kind) {
+        self.fields[column] = field(std::mem::take(&mut self.fields[column].name), kind);
+        self.undecided[column] = false;
+    }
+
+    fn read_as_text(&mut self, column: usize) -> Result<()> {
+        self.decide(column, Kind::Text);
+        Ok(())
+    }
+
+    fn scan(&self, columns: &[usize], _first_row: Option<u64>) -> Result<Box<dyn Scan>> {
+        let chunker = Chunker::new(self.packing.unpack(&self.input)?, true, self.dialect.chunk);
+        self.scan_by(columns, chunker)
+    }
+
+    fn scan_once(&self, columns: &[usize], reader: Box<dyn Read + Send>) -> Result<Box<dyn Scan>> {
+        self.scan_by(columns, Chunker::eager(reader, true, self.dialect.chunk))
+    }
+}
+
+impl Delimited {
+    /// Starts reading bytes that begin with those of the file.
+    fn scan_by(&self, columns: &[usize], mut chunker: Chunker) -> Result<Box<dyn Scan>> {
+        check_columns(&self.fields, columns)?;
+        let failed = |error| self.packing.failure(self.input.path(), error);
+        chunker.skip(self.data_start).map_err(failed)?;
+        let mut used = vec![Use::Skip; self.fields.len()];
+        let mut numbers = 0;
+        let mut texts = 0;
+        for &column in columns {
+            if used[column] == Use::Skip {
+                let (slot, count): (fn(usize) -> Use, _) = match self.fields[column].kind {
+                    Kind::Text => (Use::Text, &mut texts),
+                    Kind::Boolean => (Use::Boolean, &mut numbers),
+                    _ => (Use::Number, &mut numbers),
+                };
+                used[column] = slot(*count);
+                *count += 1;
+            }
+        }
+        let plan = Plan {
+            input: self.input.clone(),
+            dialect: self.dialect,
+            names: self.fields.iter().map(|field| field.name.clone()).collect(),
+            order: columns.iter().map(|&column| used[column]).collect(),
+            used,
+            numbers,
+            texts,
+        };
+        Ok(Box::new(DelimitedScan { chunker, packing: self.packing, plan: Arc::new(plan) }))
+    }
+}
+
+fn field(name: String, kind: Kind) -> Field {
+    let data_type = match kind {
+        Kind::Boolean => DataType::Boolean,
+        Kind::Text => DataType::Utf8,
+        _ => DataType::Float64,
+    };
+    Field { name, kind, data_type }
+}
+
+fn column_name(path: &Path, at: usize, token: &Token) -> Result<String> {
+    let name = std::str::from_utf8(&token.text).map_err(|_| not_utf8(path))?.trim();
+    Ok(if name.is_empty() { format!("column{}", at + 1) } else { name.to_string() })
+}
+
+fn not_utf8(path: &Path) -> Error {
+    ErrorKind::Malformed {
+        path: path.to_path_buf(),
+        what: "the names of its columns are not UTF-8".to_string(),
+        help: Some("convert the file to UTF-8".to_string()),
+    }
+    .into()
+}
+
+fn look_at(guess: &mut Guess, text: &[u8]) {
+    if is_missing(text) {
+    } else if number(text).is_some() {
+        guess.number();
+    } else if boolean(text).is_some() {
+        guess.truth();
+    } else {
+        guess.word();
+    }
+}
+
+/// Looks at rows until there are enough; `rows` were looked at before.
+fn guess(
+    path: &Path,
+    dialect: &Dialect,
+    bytes: &[u8],
+    mut at: usize,
+    mut rows: u64,
+    names: &[String],
+    guesses: &mut [Guess],
+) -> Result<u64> {
+    while rows < ROWS_LOOKED_AT {
+        let next = match row(bytes, at, dialect.delimiter) {
+            Err(_) if dialect.lenient => {
+                at = line_end(bytes, at);
+                continue;
+            }
+            next => next.map_err(|fault| quote_error(path, rows, None, fault))?,
+        };
+        let Some((tokens, next)) = next else { break };
+        if tokens.len() != names.len() {
+            if dialect.lenient {
+                at = next;
+                continue;
+            }
+            return Err(ragged(path, rows, tokens.len(), names.len(), dialect));
+        }
+        for (guess, token) in guesses.iter_mut().zip(&tokens) {
+            look_at(guess, &token.text);
+        }
+        rows += 1;
+        at = next;
+    }
+    Ok(rows)
+}
+
+fn cell(path: &Path, row: u64, column: Option<&str>, what: String, help: Option<String>) -> Error {
+    let column = column.map(str::to_string);
+    ErrorKind::Cell { path: path.to_path_buf(), row, column, what, help }.into()
+}
+
+fn ragged(path: &Path, row: u64, found: usize, expected: usize, dialect: &Dialect) -> Error {
+    let fields = if found == 1 { "field" } else { "fields" };
+    let rule = if dialect.has_header { "header" } else { "first row" };
+    cell(path, row, None, format!("has {found} {fields} where the {rule} has {expected}"), None)
+}
+
+fn quote_error(path: &Path, row: u64, column: Option<&str>, fault: Fault) -> Error {
+    cell(path, row, column, fault.what().to_string(), Some(fault.help()))
+}
+
+/// What becomes of a column of the file: its place among the columns of numbers or of text.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Use {
+    Skip,
+    Number(usize),
+    Boolean(usize),
+    Text(usize),
+}
+
+/// What all units of a scan share.
+struct Plan {
+    input: Arc<Input>,
+    dialect: Dialect,
+    names: Vec<String>,
+    /// For each column of the file.
+    used: Vec<Use>,
+    /// For each column asked for.
+    order: Vec<Use>,
+    numbers: usize,
+    texts: usize,
+}
+
+struct DelimitedScan {
+    chunker: Chunker,
+    packing: Packing,
+    plan: Arc<Plan>,
+}
+
+impl Scan for DelimitedScan {
+    fn next_unit(&mut self) -> Result<Option<Box<dyn Unit>>> {
+        let chunk =
+            self.chunker.next().map_err(|error| self.packing.failure(self.plan.input.path(), error))?;
+        Ok(chunk.map(|chunk| -> Box<dyn Unit> { Box::new(DelimitedUnit { chunk, plan: self.plan.clone() }) }))
+    }
+}
+
+struct DelimitedUnit {
+    chunk: Chunk,
+    plan: Arc<Plan>,
+}
+
+impl Unit for DelimitedUnit {
+    fn first_row(&self) -> Option<u64> {
+        None
+    }
+
+    fn file(&self) -> &Path {
+        self.plan.input.path()
+    }
+
+    fn decode(self: Box<Self>, emit: &mut dyn FnMut(Segment) -> Result<()>) -> Result<()> {
+        if self.chunk.is_cut {
+            let what = if self.chunk.has_quotes { Fault::Unclosed.what() } else { "the row does not end" };
+            return Err(cell(self.file(), 0, None, what.to_string(), None));
+        }
+        let segment = self.parse(self.chunk.bytes())?;
+        if segment.len > 0 { emit(segment) } else { Ok(()) }
+    }
+
+    fn decode_leniently(
+        self: Box<Self>,
+        emit: &mut dyn FnMut(Segment) -> Result<()>,
+        bad: &mut dyn FnMut(Error),
+    ) -> Result<()> {
+        let delimiter = self.plan.dialect.delimiter;
+        let (mut bytes, mut rows) = (self.chunk.bytes(), 0);
+        if self.chunk.is_cut {
+            return self.decode(emit);
+        }
+        // Bad rows are few: each costs another look at the rest of the chunk.
+        loop {
+            let error = match self.parse(bytes) {
+                Ok(segment) => return if segment.len > 0 { emit(segment) } else { Ok(()) },
+                Err(error) => error,
+            };
+            let ErrorKind::Cell { row: wrong, .. } = error.kind() else { return Err(error) };
+            let wrong = *wrong;
+            let mut at = skip_blank(bytes, 0);
+            for _ in 0..wrong {
+                at = match row(bytes, at, delimiter) {
+                    Ok(Some((_, next))) => skip_blank(bytes, next),
+                    _ => return Err(error.moved_down(rows)),
+                };
+            }
+            let next = match row(bytes, at, delimiter) {
+                Ok(Some((_, next))) => next,
+                _ => line_end(bytes, at),
+            };
+            let ahead = self.parse(&bytes[..at])?;
+            if ahead.len > 0 {
+                emit(ahead)?;
+            }
+            bad(error.moved_down(rows));
+            rows += wrong + 1;
+            bytes = &bytes[next..];
+        }
+    }
+}
+
+impl DelimitedUnit {
+    fn parse(&self, bytes: &[u8]) -> Result<Segment> {
+        match (self.chunk.has_quotes, self.plan.dialect.delimiter) {
+            (false, b',') => self.plan.parse::<false, b','>(bytes),
+            (true, b',') => self.plan.parse::<true, b','>(bytes),
+            (false, _) => self.plan.parse::<false, b'\t'>(bytes),
+            (true, _) => self.plan.parse::<true, b'\t'>(bytes),
+        }
+    }
+}
+
+/// Where the line that begins at `at` ends, quotes or not.
+fn line_end(bytes: &[u8], at: usize) -> usize {
+    memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |length| at + length + 1)
+}
+
+impl Plan {
+    /// Parses a chunk. A number is read and its end found in one go; all else goes by [`token`].
+    fn parse<const QUOTING: bool, const DELIMITER: u8>(&self, bytes: &[u8]) -> Result<Segment> {
+        let most_rows = memchr_iter(b'\n', bytes).count() + 1;
+        let mut numbers: Vec<Vec<f64>> = (0..self.numbers).map(|_| Vec::with_capacity(most_rows)).collect();
+        let mut texts: Vec<TextBuilder> = (0..self.texts).map(|_| TextBuilder::default()).collect();
+        let width = self.used.len();
+        let mut rows = 0;
+        let mut at = skip_blank(bytes, 0);
+        while at < bytes.len() {
+            for (column, used) in self.used.iter().enumerate() {
+                let end = match *used {
+                    Use::Number(slot) => match plain_number::<DELIMITER>(bytes, at) {
+                        Some((value, end)) => {
+                            numbers[slot].push(value);
+                            end
+                        }
+                        None => {
+                            let token = self.token::<QUOTING, DELIMITER>(bytes, at, rows, column)?;
+                            let value = number(&token.text).ok_or_else(|| {
+                                self.wrong_kind(rows, column, &token.text, "is not a number")
+                            })?;
+                            numbers[slot].push(value);
+                            token.end
+                        }
+                    },
+                    Use::Boolean(slot) => {
+                        let token = self.token::<QUOTING, DELIMITER>(bytes, at, rows, column)?;
+                        let value = boolean(&token.text).ok_or_else(|| {
+                            self.wrong_kind(rows, column, &token.text, "is neither true nor false")
+                        })?;
+                        numbers[slot].push(value);
+                        token.end
+                    }
+                    Use::Text(slot) => {
+                        let token = self.token::<QUOTING, DELIMITER>(bytes, at, rows, column)?;
+                        let is_missing = !token.is_quoted && is_missing(&token.text);
+                        let text = std::str::from_utf8(&token.text).map_err(|_| {
+                            let help = "convert the file to UTF-8".to_string();
+                            let what = format!("'{}' is not UTF-8", shown(&token.text));
+                            cell(self.input.path(), rows, Some(&self.names[column]), what, Some(help))
+                        })?;
+                        texts[slot].push((!is_missing).then_some(text));
+                        token.end
+                    }
+                    Use::Skip => self.token::<QUOTING, DELIMITER>(bytes, at, rows, column)?.end,
+                };
+                let is_delimited = bytes.get(end) == Some(&DELIMITER);
+                if is_delimited != (column + 1 < width) {
+                    return Err(self.ragged(bytes, end, rows, column + 1));
+                }
+                at = end + 1;
+            }
+            rows += 1;
+            at = skip_blank(bytes, at.min(bytes.len()));
+        }
+        let numbers: Vec<Column> = numbers.into_iter().map(|values| Column::Number(values.into())).collect();
+        let texts: Vec<Column> = texts.into_iter().map(TextBuilder::finish).collect();
+        let columns = self.order.iter().filter_map(|used| match *used {
+            Use::Number(slot) | Use::Boolean(slot) => Some(numbers[slot].clone()),
+            Use::Text(slot) => Some(texts[slot].clone()),
+            Use::Skip => None,
+        });
+        Ok(Segment { columns: columns.collect(), len: rows as usize })
+    }
+
+    fn token<'a, const QUOTING: bool, const DELIMITER: u8>(
+        &self,
+        bytes: &'a [u8],
+        at: usize,
+        row: u64,
+        column: usize,
+    ) -> Result<Token<'a>> {
+        token(bytes, at, DELIMITER, QUOTING)
+            .map_err(|fault| quote_error(self.input.path(), row, Some(&self.names[column]), fault))
+    }
+
+    #[cold]
+    fn wrong_kind(&self, row: u64, column: usize, text: &[u8], what: &str) -> Error {
+        let name = &self.names[column];
+        let help = format!("repair the value, or read the whole column as text with --text {name}");
+        let what = format!("'{}' {what}", shown(text));
+        cell(self.input.path(), row, Some(name), what, Some(help))
+    }
+
+    /// A row with too few or too many fields: `found` of them end at `end`.
+    #[cold]
+    fn ragged(&self, bytes: &[u8], end: usize, row: u64, found: usize) -> Error {
+        let delimiter = self.dialect.delimiter;
+        let mut total = found;
+        let mut end = end;
+        while bytes.get(end) == Some(&delimiter) {
+            total += 1;
+            match token(bytes, end + 1, delimiter, true) {
+                Ok(token) => end = token.end,
+                Err(fault) => return quote_error(self.input.path(), row, None, fault),
+            }
+        }
+        ragged(self.input.path(), row, total, self.used.len(), &self.dialect)
+    }
+}
+
+/// A number that begins at `at` and ends with its field, nothing special about it; and where the field ends.
+#[inline(always)]
+fn plain_number<const DELIMITER: u8>(bytes: &[u8], at: usize) -> Option<(f64, usize)> {
+    let (value, length) = fast_float2::parse_partial::<f64, _>(&bytes[at..]).ok()?;
+    let end = at + length;
+    let end = match bytes[end..] {
+        [] | [b'\n', ..] => end,
+        [byte, ..] if byte == DELIMITER => end,
+        [b'\r'] | [b'\r', b'\n', ..] => end + 1,
+        _ => return None,
+    };
+    // Not so for missing values, infinities and integers too large: they are looked at twice.
+    (value.abs() < EXACT).then_some((value, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn open(text: &[u8], delimiter: u8, has_header: bool, chunk: usize) -> Result<Delimited> {
+        let input = Input::from_reader("a.csv", text, 1 << 20)?;
+        Delimited::open(
+            Arc::new(input),
+            Packing::Plain,
+            Dialect { delimiter, has_header, chunk, lenient: false },
+        )
+    }
+
+    /// All rows as text, the way the engine reads them: errors count from the start of the file.
+    fn read(part: &Delimited, columns: &[usize]) -> Result<Vec<Vec<String>>> {
+        let mut scan = part.scan(columns, Some(0))?;
+        let mut all = Vec::new();
+        while let Some(unit) = scan.next_unit()? {
+            let before = all.len() as u64;
+            let decoded = unit.decode(&mut |segment| {
+                assert_eq!(segment.columns.len(), columns.len());
+                for row in 0..segment.len {
+                    all.push(segment.columns.iter().map(|column| shown_cell(column, row)).collect());
+                }
+                Ok(())
+            });
+            decoded.map_err(|error| error.moved_down(before))?;
+        }
+        Ok(all)
+    }
+
+    fn shown_cell(column: &Column, row: usize) -> String {
+        match column {
+            Column::Number(values) => match values[row].to_bits() {
+                bits if bits == crate::data::block::MISSING.to_bits() => "missing".to_string(),
+                bits if bits == crate::data::block::INEXACT.to_bits() => "inexact".to_string(),
+                _ => format!("{:?}", values[row]),
+            },
+            Column::Text { codes, levels } => {
+                levels.get(codes[row] as usize).map_or("missing".to_string(), |level| format!("'{level}'"))
+            }
+        }
+    }
+
+    fn read_all(text: &str) -> Vec<Vec<String>> {
+        let part = open(text.as_bytes(), b',', true, 1 << 16).unwrap();
+        read(&part, &(0..part.fields.len()).collect::<Vec<_>>()).unwrap()
+    }
+
+    fn error(text: &str) -> String {
+        let part = match open(text.as_bytes(), b',', true, 1 << 16) {
+            Ok(part) => part,
+            Err(error) => return error.to_string(),
+        };
+        read(&part, &(0..part.fields.len()).collect::<Vec<_>>()).unwrap_err().to_string()
+    }
+
+    /// A file whose kinds are settled by its first rows, and then one more.
+    fn error_late(row: &str) -> (String, Option<String>) {
+        let text = "a,b,c\n".to_string() + &"1,true,x\n".repeat(ROWS_LOOKED_AT as usize) + row;
+        let part = open(text.as_bytes(), b',', true, 1 << 12).unwrap();
+        let error = read(&part, &[0, 1, 2]).unwrap_err();
+        (error.to_string(), error.help())
+    }
+
+    #[test]
+    fn kinds_are_told_from_the_first_rows() {
+        let part = open(
+            b"n,b,t,mixed,none,quoted\n1,TRUE,x,1,NA,\"1.5\"\n,false,,true,,\"NA\"\n-2e3,NA,y,,null,\"\"\n",
+            b',',
+            true,
+            1 << 16,
+        )
+        .unwrap();
+        let kinds: Vec<Kind> = part.fields.iter().map(|field| field.kind).collect();
+        use Kind::{Boolean, Number, Text};
+        assert_eq!(kinds, [Number, Boolean, Text, Text, Number, Number]);
+        assert_eq!(part.undecided, [false, false, false, false, true, false]);
+        assert_eq!(
+            read(&part, &[0, 1, 2, 5]).unwrap(),
+            [
+                ["1.0", "1.0", "'x'", "1.5"],
+                ["missing", "0.0", "missing", "missing"],
+                ["-2000.0", "missing", "'y'", "missing"]
+            ]
+        );
+    }
+
+    #[test]
+    fn line_ends_marks_and_spaces() {
+        let expected = [["1.0", "'x'"], ["2.0", "'y z'"]];
+        for text in [
+            "a,b\n1,x\n2,y z\n",
+            "a,b\n1,x\n2,y z",
+            "a,b\r\n1,x\r\n2,y z\r\n",
+            "a,b\r\n1,x\r\n2,y z\r",
+            "\u{feff}a,b\n1,x\n2,y z\n\n\n",
+            "\n\na , b\n 1 , x \n\n\t2\t,y z\n\r\n",
+            "\"a\",\"b\"\n\"1\",\"x\"\n 2 , \"y z\" \n",
+        ] {
+            assert_eq!(read_all(text), expected, "{text:?}");
+            let part = open(text.as_bytes(), b',', true, 3).unwrap();
+            assert_eq!(part.fields[0].name, "a");
+            assert_eq!(read(&part, &[0, 1]).unwrap(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn special_numbers() {
+        let text = "a\n9007199254740993\ninf\n-Infinity\nNaN\n1e999\n+3\n9007199254740992\n";
+        assert_eq!(
+            read_all(text).concat(),
+            ["inexact", "inf", "-inf", "missing", "inf", "3.0", "9007199254740992.0"]
+        );
+    }
+
+    #[test]
+    fn missing_text_is_only_what_is_not_quoted() {
+        let text = "a,b\nNA,u\n\"NA\",\"\"\nword,null\n";
+        assert_eq!(read_all(text), [["missing", "'u'"], ["'NA'", "''"], ["'word'", "missing"]]);
+    }
+
+    #[test]
+    fn columns_are_read_in_any_order() {
+        let part = open(b"a,b,c\n1,x,3\n4,y,6\n", b',', true, 8).unwrap();
+        assert_eq!(read(&part, &[2, 0]).unwrap(), [["3.0", "1.0"], ["6.0", "4.0"]]);
+        assert_eq!(read(&part, &[1, 1]).unwrap(), [["'x'", "'x'"], ["'y'", "'y'"]]);
+        assert_eq!(read(&part, &[]).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn tabs_and_no_header() {
+        let part = open(b"1\ta, b\n2\t\"c\td\"\n", b'\t', false, 1 << 16).unwrap();
+        let names: Vec<&str> = part.fields.iter().map(|field| field.name.as_str()).collect();
+        assert_eq!(names, ["x1", "x2"]);
+        assert_eq!(read(&part, &[0, 1]).unwrap(), [["1.0", "'a, b'"], ["2.0", "'c\td'"]]);
+    }
+
+    #[test]
+    fn a_header_alone_is_no_rows_and_nothing_is_an_error() {
+        assert!(read_all("a,b").is_empty());
+        assert!(read_all("a,b\r\n").is_empty());
+        assert_eq!(error(""), "'a.csv': is empty");
+        assert_eq!(error("\u{feff}\n\n"), "'a.csv': is empty");
+    }
+
+    #[test]
+    fn names_without_text_get_one_and_no_name_comes_twice() {
+        let part = open(b",b,\n1,2,3\n", b',', true, 1 << 16).unwrap();
+        let names: Vec<&str> = part.fields.iter().map(|field| field.name.as_str()).collect();
+        assert_eq!(names, ["column1", "b", "column3"]);
+        assert_eq!(error("a;b\n1;2,5\n"), "'a.csv': its fields seem to be separated by semicolons");
+        assert_eq!(error("a,b, a\n1,2,3\n"), "'a.csv': two columns are named 'a'");
+        let not_utf8 = open(b"a,\xff\n1,2\n", b',', true, 1 << 16).err().unwrap();
+        assert_eq!(not_utf8.to_string(), "'a.csv': the names of its columns are not UTF-8");
+    }
+
+    #[test]
+    fn every_error_says_where_and_what() {
+        assert_eq!(error("a,b\n1,2\n1\n"), "'a.csv', row 2: has 1 field where the header has 2");
+        assert_eq!(error("a,b\n1,2,3,4\n"), "'a.csv', row 1: has 4 fields where the header has 2");
+        assert_eq!(error("a,b\n1,\"x\n"), "'a.csv', row 1: a quoted field begins here that never ends");
+        assert_eq!(
+            error("a,\"b\n1,2\n"),
+            "'a.csv': in its first line a quoted field begins here that never ends"
+        );
+
+        let (message, help) = error_late("12x,false,y\n");
+        assert_eq!(message, "'a.csv', row 10001, column 'a': '12x' is not a number");
+        assert_eq!(help.as_deref(), Some("repair the value, or read the whole column as text with --text a"));
+        let (message, help) = error_late("3,\"mayb,e\",y\n");
+        assert_eq!(message, "'a.csv', row 10001, column 'b': 'mayb,e' is neither true nor false");
+        assert_eq!(help.as_deref(), Some("repair the value, or read the whole column as text with --text b"));
+        assert_eq!(error_late("3\n").0, "'a.csv', row 10001: has 1 field where the header has 3");
+        assert_eq!(
+            error_late("3,true,y,z,\"1,2\"\n").0,
+            "'a.csv', row 10001: has 5 fields where the header has 3"
+        );
+        assert_eq!(
+            error_late("3,true,5\" pipe\n").0,
+            "'a.csv', row 10001, column 'c': a quote stands in the middle of a field that is not quoted"
+        );
+        assert_eq!(
+            error_late("3,true,\"a\"b\n").0,
+            "'a.csv', row 10001, column 'c': something stands between a closing quote and the next delimiter"
+        );
+        assert_eq!(
+            error_late("3,true,\"a\n1,true,b\n").0,
+            "'a.csv', row 10001, column 'c': a quoted field begins here that never ends"
+        );
+    }
+
+    #[test]
+    fn text_that_is_not_utf8_is_refused_where_it_is_used() {
+        let part = open(b"a,b\n1,x\n2,\xff\n", b',', true, 1 << 16).unwrap();
+        assert_eq!(read(&part, &[0]).unwrap(), [["1.0"], ["2.0"]]);
+        let error = read(&part, &[1]).unwrap_err();
+        assert_eq!(error.to_string(), "'a.csv', row 2, column 'b': '\u{fffd}' is not UTF-8");
+    }
+
+    #[derive(Clone, Debug)]
+    struct Line {
+        number: Option<f64>,
+        text: String,
+        truth: bool,
+        is_quoted: [bool; 3],
+        blank_before: bool,
+    }
+
+    fn line() -> impl Strategy<Value = Line> {
+        (
+            proptest::option::weighted(0.9, proptest::num::f64::NORMAL | proptest::num::f64::ZERO),
+            "[a-zé,\"\n\r ]{0,6}",
+            any::<bool>(),
+            any::<[bool; 3]>(),
+            proptest::bool::weighted(0.1),
+        )
+            .prop_map(|(number, text, truth, is_quoted, blank_before)| Line {
+                number,
+                text,
+                truth,
+                is_quoted,
+                blank_before,
+            })
+    }
+
+    fn write(lines: &[Line], may_quote: bool, crlf: bool, final_newline: bool) -> String {
+        let newline = if crlf { "\r\n" } else { "\n" };
+        let quote = |text: &str, wanted: bool| {
+            if wanted { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_string() }
+        };
+        let rows: Vec<String> = lines
+            .iter()
+            .map(|line| {
+                let number = line.number.map_or("NA".to_string(), |number| format!("{number:?}"));
+                [
+                    if line.blank_before { newline } else { "" }.to_string(),
+                    quote(&number, may_quote && line.is_quoted[0]) + ",",
+                    quote(&line.text, may_quote) + ",",
+                    quote(&line.truth.to_string(), may_quote && line.is_quoted[2]),
+                ]
+                .concat()
+            })
+            .collect();
+        let header = format!("number,text,truth{newline}");
+        header + &rows.join(newline) + if final_newline { newline } else { "" }
+    }
+
+    proptest! {
+        #[test]
+        fn the_same_rows_come_out_whatever_the_chunks(
+            mut lines in proptest::collection::vec(line(), 1..40),
+            may_quote: bool,
+            crlf: bool,
+            final_newline: bool,
+            chunk in 1usize..300,
+        ) {
+            if !may_quote {
+                for line in &mut lines {
+                    line.text.retain(|c| c.is_alphabetic());
+                    line.text.insert(0, 'w');
+                }
+            }
+            let text = write(&lines, may_quote, crlf, final_newline);
+            let mut part = open(text.as_bytes(), b',', true, chunk).unwrap();
+            part.decide(0, Kind::Number);
+            part.decide(1, Kind::Text);
+            part.decide(2, Kind::Boolean);
+            let expected: Vec<Vec<String>> = lines
+                .iter()
+                .map(|line| {
+                    let number = line.number.map_or("missing".to_string(), |number| format!("{number:?}"));
+                    vec![number, format!("'{}'", line.text), format!("{:?}", f64::from(line.truth))]
+                })
+                .collect();
+            prop_assert_eq!(read(&part, &[0, 1, 2]).unwrap(), expected, "{}", text);
+        }
+
+        #[test]
+        fn any_bytes_end_in_rows_or_an_error(bytes in "[ab01,\"\n\r.\t -]{0,60}", chunk in 1usize..20) {
+            let outcome = |chunk| {
+                let part = open(bytes.as_bytes(), b',', true, chunk)?;
+                read(&part, &(0..part.fields.len()).collect::<Vec<_>>())
+            };
+            let (small, large) = (outcome(chunk), outcome(1 << 16));
+            match (small, large) {
+                (Ok(small), Ok(large)) => prop_assert_eq!(small, large),
+                (Err(_), Err(_)) => {}
+                (small, large) => prop_assert!(false, "{:?} in small chunks, {:?} in a large one", small, large),
+            }
+        }
+    }
+}

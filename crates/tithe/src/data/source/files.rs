@@ -1,0 +1,223 @@
+//! Several files as one source: their columns must agree, their rows follow each other.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_schema::DataType;
+
+use super::chunk::CHUNK;
+use super::csv::{Delimited, Dialect};
+use super::format::{Format, detect};
+use super::input::Input;
+use super::part::{Division, Part, check_columns};
+use super::{OpenOptions, Scan, Source, Unit, arrow, libsvm, ndjson, parquet};
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::data::block::{Field, Kind};
+
+/// A unit is one of so many parts, for each core, of what is still to come.
+const SHARES_A_CORE: u64 = 2;
+
+/// Files of one set of columns.
+pub(super) struct Files {
+    parts: Arc<Vec<Box<dyn Part>>>,
+    fields: Vec<Field>,
+    rows: Option<u64>,
+}
+
+impl Files {
+    pub fn open(inputs: Vec<Input>, options: &OpenOptions) -> Result<Files> {
+        let mut parts =
+            inputs.into_iter().map(|input| open_part(input, options)).collect::<Result<Vec<_>>>()?;
+        widen(&mut parts, options)?;
+        for name in &options.text {
+            for part in &mut parts {
+                let column = part.fields().iter().position(|field| field.name == *name).ok_or_else(|| {
+                    Error::unknown_column(
+                        "to read as text",
+                        name,
+                        part.fields().iter().map(|field| field.name.as_str()),
+                    )
+                })?;
+                part.read_as_text(column)?;
+            }
+        }
+        let fields = agree(&mut parts)?;
+        let rows = parts.iter().try_fold(0, |sum: u64, part| Some(sum.saturating_add(part.rows()?)));
+        if let Some(rows) = rows {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+            let division = Division { rows, shares: SHARES_A_CORE * cores };
+            parts.iter_mut().for_each(|part| part.divide(division));
+        }
+        Ok(Files { parts: Arc::new(parts), fields, rows })
+    }
+}
+
+pub(super) fn open_part(input: Input, options: &OpenOptions) -> Result<Box<dyn Part>> {
+    let (packing, format) = detect(&input, options.format)?;
+    let mut input = Arc::new(input);
+    if !format.is_text() && packing != super::input::Packing::Plain {
+        let path = input.path().to_path_buf();
+        input = Arc::new(Input::from_reader(path, packing.unpack(&input)?, options.memory)?);
+    }
+    let dialect =
+        |delimiter| Dialect { delimiter, has_header: options.header, chunk: CHUNK, lenient: options.lenient };
+    Ok(match format {
+        Format::Csv => Box::new(Delimited::open(input, packing, dialect(b','))?),
+        Format::Tsv => Box::new(Delimited::open(input, packing, dialect(b'\t'))?),
+        Format::Ndjson => Box::new(ndjson::Ndjson::open(input, packing, CHUNK, options)?),
+        Format::Libsvm => Box::new(libsvm::Libsvm::open(input, packing, CHUNK)?),
+        Format::Parquet => Box::new(parquet::ParquetFile::open(input)?),
+        Format::ArrowFile => Box::new(arrow::ArrowFile::open_file(input)?),
+        Format::ArrowStream => Box::new(arrow::ArrowFile::open_stream(input)?),
+    })
+}
+
+/// Gives all LIBSVM files the features that any of them has.
+pub(super) fn widen(parts: &mut [Box<dyn Part>], options: &OpenOptions) -> Result<()> {
+    let sparse = || parts.iter().filter(|part| part.is_sparse());
+    // Messages about the range of indices name the file that reaches furthest.
+    let Some(widest) = sparse().max_by_key(|part| part.indices().map(|indices| indices.last)) else {
+        return Ok(());
+    };
+    let found = sparse().filter_map(|part| part.indices());
+    let indices = libsvm::common_indices(widest.file(), found, options.zero_based, options.features)?;
+    parts.iter_mut().filter(|part| part.is_sparse()).for_each(|part| part.widen(indices));
+    Ok(())
+}
+
+/// The columns of all the parts, if they agree.
+fn agree(parts: &mut [Box<dyn Part>]) -> Result<Vec<Field>> {
+    let Some(first) = parts.first() else { return Ok(Vec::new()) };
+    let mut fields = first.fields().to_vec();
+    for part in parts.iter() {
+        check_same_names(&**first, &**part)?;
+    }
+    for (column, field) in fields.iter_mut().enumerate() {
+        // The first file that knows what the column holds decides for those in which it is missing so far.
+        let decisive = parts.iter().position(|part| !part.is_undecided(column));
+        let Some(decisive) = decisive else { continue };
+        let wanted = parts[decisive].fields()[column].clone();
+        for part in parts.iter_mut().filter(|part| part.is_undecided(column)) {
+            part.decide(column, wanted.kind);
+        }
+        let mut data_type = wanted.data_type.clone();
+        for part in parts.iter() {
+            let other = &part.fields()[column];
+            if other.kind != wanted.kind {
+                return Err(ErrorKind::SchemaMismatch {
+                    first: parts[decisive].file().to_path_buf(),
+                    second: part.file().to_path_buf(),
+                    what: format!(
+                        "column '{}' holds {} in the first and {} in the second",
+                        field.name,
+                        in_words(wanted.kind),
+                        in_words(other.kind)
+                    ),
+                }
+                .into());
+            }
+            if other.data_type != data_type && other.data_type != DataType::Null {
+                data_type = match wanted.kind {
+                    Kind::Number => DataType::Float64,
+                    Kind::Text => DataType::Utf8,
+                    Kind::Boolean | Kind::Unsupported => data_type,
+                };
+            }
+        }
+        *field = Field { data_type, ..wanted };
+    }
+    Ok(fields)
+}
+
+fn check_same_names(first: &dyn Part, second: &dyn Part) -> Result<()> {
+    let (a, b) = (first.fields(), second.fields());
+    let differ = |what| -> Result<()> {
+        let (first, second) = (first.file().to_path_buf(), second.file().to_path_buf());
+        Err(ErrorKind::SchemaMismatch { first, second, what }.into())
+    };
+    let lacking = |these: &[Field], name: &str| these.iter().all(|field| field.name != name);
+    if a.len() > b.len()
+        && let Some(field) = a.iter().find(|field| lacking(b, &field.name))
+    {
+        return differ(format!("the second has no column '{}'", field.name));
+    }
+    if a.len() < b.len()
+        && let Some(field) = b.iter().find(|field| lacking(a, &field.name))
+    {
+        return differ(format!("the first has no column '{}'", field.name));
+    }
+    match a.iter().zip(b).position(|(a, b)| a.name != b.name) {
+        None => Ok(()),
+        Some(at) => differ(format!(
+            "column {} is '{}' in the first and '{}' in the second",
+            at + 1,
+            a[at].name,
+            b[at].name
+        )),
+    }
+}
+
+pub(super) fn in_words(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Number => "numbers",
+        Kind::Boolean => "true or false",
+        Kind::Text => "text",
+        Kind::Unsupported => "something that cannot be used",
+    }
+}
+
+impl Source for Files {
+    fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    fn rows(&self) -> Option<u64> {
+        self.rows
+    }
+
+    fn is_sparse(&self) -> bool {
+        self.parts.iter().all(|part| part.is_sparse())
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.parts.iter().map(|part| part.file().to_path_buf()).collect()
+    }
+
+    fn scan(&self, columns: &[usize]) -> Result<Box<dyn Scan>> {
+        check_columns(&self.fields, columns)?;
+        Ok(Box::new(FilesScan {
+            parts: self.parts.clone(),
+            columns: columns.to_vec(),
+            next: 0,
+            next_row: self.rows.map(|_| 0),
+            current: None,
+        }))
+    }
+}
+
+/// Opens one file after the other.
+struct FilesScan {
+    parts: Arc<Vec<Box<dyn Part>>>,
+    columns: Vec<usize>,
+    next: usize,
+    /// Position of the next file's first row, if all files know how many rows they have.
+    next_row: Option<u64>,
+    current: Option<Box<dyn Scan>>,
+}
+
+impl Scan for FilesScan {
+    fn next_unit(&mut self) -> Result<Option<Box<dyn Unit>>> {
+        loop {
+            if let Some(current) = &mut self.current {
+                if let Some(unit) = current.next_unit()? {
+                    return Ok(Some(unit));
+                }
+                self.current = None;
+            }
+            let Some(part) = self.parts.get(self.next) else { return Ok(None) };
+            self.current = Some(part.scan(&self.columns, self.next_row)?);
+            self.next += 1;
+            self.next_row = self.next_row.zip(part.rows()).map(|(row, rows)| row.saturating_add(rows));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Formats, and telling them from the content.
+
+use std::io::Read;
+use std::path::Path;
+use std::str::FromStr;
+
+use memchr::memchr;
+
+use super::chunk::without_mark;
+use super::input::{Input, Packing};
+use super::libsvm;
+use crate::base::error::{Error, ErrorKind, Result};
+
+/// How much of a file is looked at.
+const HEAD: u64 = 1 << 16;
+
+/// The formats that can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Apache Parquet.
+    Parquet,
+    /// Text delimited by commas.
+    Csv,
+    /// Text delimited by tabs.
+    Tsv,
+    /// One JSON object a line.
+    Ndjson,
+    /// LIBSVM and SVMlight: `label index:value …`.
+    Libsvm,
+    /// An Arrow IPC file, also known as Feather.
+    ArrowFile,
+    /// An Arrow IPC stream.
+    ArrowStream,
+}
+
+impl Format {
+    /// All formats by the names that `--format` takes.
+    pub const NAMES: [(&'static str, Format); 7] = [
+        ("parquet", Format::Parquet),
+        ("csv", Format::Csv),
+        ("tsv", Format::Tsv),
+        ("ndjson", Format::Ndjson),
+        ("libsvm", Format::Libsvm),
+        ("arrow", Format::ArrowFile),
+        ("arrow-stream", Format::ArrowStream),
+    ];
+
+    /// True if it is text, read in chunks and unpacked on the way.
+    pub(super) fn is_text(self) -> bool {
+        matches!(self, Format::Csv | Format::Tsv | Format::Ndjson | Format::Libsvm)
+    }
+}
+
+impl FromStr for Format {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Format> {
+        Format::NAMES.iter().find(|(known, _)| *known == name).map(|(_, format)| *format).ok_or_else(|| {
+            let known: Vec<&str> = Format::NAMES.iter().map(|(known, _)| *known).collect();
+            Error::setting("--format", format!("'{name}' is none of {}", known.join(", ")))
+        })
+    }
+}
+
+/// How an input is packed and what it holds; `format` is what the user says.
+pub(super) fn detect(input: &Input, format: Option<Format>) -> Result<(Packing, Format)> {
+    let path = input.path();
+    let mut magic = Vec::new();
+    let reader = input.open()?.reader(0);
+    reader.take(4).read_to_end(&mut magic).map_err(|error| Error::io("read", path, error))?;
+    if magic.is_empty() {
+        return Err(Error::malformed(path, "is empty"));
+    }
+    let packing = Packing::of(&magic);
+    if let Some(format) = format {
+        return Ok((packing, format));
+    }
+    let mut head = Vec::new();
+    let content = packing.unpack(input)?.take(HEAD).read_to_end(&mut head);
+    content.map_err(|error| packing.failure(path, error))?;
+    Ok((packing, tell(path, &head)?))
+}
+
+fn tell(path: &Path, head: &[u8]) -> Result<Format> {
+    let refused = |what: &str, help: &str| -> Error {
+        let (what, help) = (what.to_string(), Some(help.to_string()));
+        ErrorKind::Malformed { path: path.to_path_buf(), what, help }.into()
+    };
+    match head {
+        [] => return Err(Error::malformed(path, "is empty")),
+        [b'P', b'A', b'R', b'1', ..] => return Ok(Format::Parquet),
+        [b'A', b'R', b'R', b'O', b'W', b'1', ..] => return Ok(Format::ArrowFile),
+        [0xff, 0xff, 0xff, 0xff, ..] => return Ok(Format::ArrowStream),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
+            return Err(refused("is text in UTF-16", "convert the file to UTF-8"));
+        }
+        _ if memchr(0, head).is_some() => {
+            return Err(refused(
+                "is in no format known here",
+                "it can be Parquet, CSV, TSV, NDJSON, LIBSVM or Arrow; text also packed by gzip or zstd",
+            ));
+        }
+        _ => {}
+    }
+    let head = without_mark(head);
+    let first_line = head.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty());
+    let first_line = first_line.unwrap_or_default();
+    let has_tab = memchr(b'\t', first_line).is_some();
+    Ok(if first_line.trim_ascii_start().starts_with(b"{") {
+        Format::Ndjson
+    } else if libsvm::looks_like(head) {
+        Format::Libsvm
+    } else if has_tab && !(has_ending(path, "csv") && memchr(b',', first_line).is_some()) {
+        Format::Tsv
+    } else {
+        Format::Csv
+    })
+}
+
+/// True if the name ends so, packed or not.
+fn has_ending(path: &Path, ending: &str) -> bool {
+    let name = path.to_string_lossy().to_lowercase();
+    let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
+    name.ends_with(&format!(".{ending}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_told_from_content() {
+        let told = |name: &str, head: &str| tell(Path::new(name), head.as_bytes()).unwrap();
+        assert_eq!(told("x", "PAR1...."), Format::Parquet);
+        assert_eq!(told("x", "ARROW1\0\0"), Format::ArrowFile);
+        assert_eq!(told("x", "a,b\n1,2\n"), Format::Csv);
+        assert_eq!(told("x", "a\tb\n1\t2\n"), Format::Tsv);
+        assert_eq!(told("x", "+1 3:0.5 7:1\n-1 1:2 # c:d\n"), Format::Libsvm);
+        assert_eq!(told("x", "# made by hand\n1 qid:3 1:2\n0\n"), Format::Libsvm);
+        assert_eq!(told("x", "1 1:0.5 2:0.25 3:0.12"), Format::Libsvm);
+        assert_eq!(told("x", "1\t1:0.5\t2:1\n"), Format::Libsvm);
+        assert_eq!(told("x", "{\"a\": 1}\n"), Format::Ndjson);
+        assert_eq!(told("x", "1\n0\n1\n"), Format::Csv);
+        assert_eq!(told("x", "time\n12:30\n"), Format::Csv);
+        assert_eq!(told("a.csv", "a b\t,c\n1,2\n"), Format::Csv);
+        assert_eq!(told("a.CSV.gz", "a b\t,c\n1,2\n"), Format::Csv);
+        assert_eq!(told("a.txt", "a b\t,c\n1,2\n"), Format::Tsv);
+        assert_eq!(tell(Path::new("x"), &[255, 255, 255, 255, 0]).unwrap(), Format::ArrowStream);
+    }
+
+    #[test]
+    fn what_is_no_text_is_refused() {
+        let refused = |head: &[u8]| tell(Path::new("x"), head).unwrap_err().to_string();
+        assert_eq!(refused(b"\xff\xfea\0"), "'x': is text in UTF-16");
+        assert_eq!(refused(b"\x7fELF\0\0"), "'x': is in no format known here");
+        assert_eq!(refused(b""), "'x': is empty");
+    }
+
+    #[test]
+    fn names_of_formats() {
+        assert_eq!("arrow".parse::<Format>().unwrap(), Format::ArrowFile);
+        assert_eq!(
+            "excel".parse::<Format>().unwrap_err().to_string(),
+            "--format: 'excel' is none of parquet, csv, tsv, ndjson, libsvm, arrow, arrow-stream"
+        );
+    }
+}

@@ -1,0 +1,289 @@
+//! Bytes that can be read as often as wanted: a file, or what came once (standard input, a pipe) and was kept.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::base::error::{Error, Result};
+
+/// Something to read, by the name that messages call it.
+#[derive(Clone, Debug)]
+pub struct Input {
+    path: PathBuf,
+    content: Content,
+}
+
+#[derive(Clone, Debug)]
+enum Content {
+    /// A file, opened anew for each reading: thousands of part files must not all be open at once.
+    File,
+    /// Held in memory or in a temporary file that has no name any more.
+    Kept(Store),
+}
+
+#[derive(Clone, Debug)]
+enum Store {
+    File(Arc<File>, u64),
+    Bytes(Bytes),
+}
+
+impl Input {
+    /// A file.
+    pub fn file(path: impl Into<PathBuf>) -> Input {
+        Input { path: path.into(), content: Content::File }
+    }
+
+    /// Everything a reader gives, kept in memory up to `memory` bytes and beyond that in a temporary file,
+    /// which the system removes by itself.
+    pub fn from_reader(name: impl Into<PathBuf>, mut reader: impl Read, memory: u64) -> Result<Input> {
+        let path = name.into();
+        let failed = |error| Error::io("read", &path, error);
+        let mut head = Vec::new();
+        (&mut reader).take(memory.saturating_add(1)).read_to_end(&mut head).map_err(failed)?;
+        if head.len() as u64 <= memory {
+            return Ok(Input::bytes(path, head));
+        }
+        let spill_failed = |error| Error::io("write a temporary copy in", std::env::temp_dir(), error);
+        let mut file = tempfile::tempfile().map_err(spill_failed)?;
+        file.write_all(&head).map_err(spill_failed)?;
+        drop(head);
+        let mut buffer = vec![0; 1 << 18];
+        loop {
+            let count = match reader.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(failed(error)),
+            };
+            file.write_all(&buffer[..count]).map_err(spill_failed)?;
+        }
+        Input::from_spilled(path, file)
+    }
+
+    /// What was written to a temporary file without a name.
+    pub(super) fn from_spilled(name: impl Into<PathBuf>, mut file: File) -> Result<Input> {
+        let len = file
+            .stream_position()
+            .map_err(|error| Error::io("write a temporary copy in", std::env::temp_dir(), error))?;
+        Ok(Input { path: name.into(), content: Content::Kept(Store::File(Arc::new(file), len)) })
+    }
+
+    /// Bytes that are in memory.
+    pub fn bytes(name: impl Into<PathBuf>, bytes: Vec<u8>) -> Input {
+        Input { path: name.into(), content: Content::Kept(Store::Bytes(bytes.into())) }
+    }
+
+    /// The name that messages call it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens it for reading.
+    pub(crate) fn open(&self) -> Result<Handle> {
+        let store = match &self.content {
+            Content::Kept(store) => store.clone(),
+            Content::File => {
+                let failed = |error| Error::io("read", &self.path, error);
+                let file = File::open(&self.path).map_err(failed)?;
+                let len = file.metadata().map_err(failed)?.len();
+                Store::File(Arc::new(file), len)
+            }
+        };
+        Ok(Handle { store })
+    }
+}
+
+/// An open input, read at any place from any thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Handle {
+    store: Store,
+}
+
+impl Handle {
+    pub fn len(&self) -> u64 {
+        match &self.store {
+            Store::File(_, len) => *len,
+            Store::Bytes(bytes) => bytes.len() as u64,
+        }
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> io::Result<usize> {
+        match &self.store {
+            Store::File(file, _) => read_file_at(file, offset, target),
+            Store::Bytes(bytes) => {
+                let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+                let count = target.len().min(bytes.len() - start);
+                target[..count].copy_from_slice(&bytes[start..start + count]);
+                Ok(count)
+            }
+        }
+    }
+
+    /// Exactly `len` bytes from `offset` on.
+    pub fn bytes(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let end = offset.checked_add(len as u64).filter(|end| *end <= self.len());
+        if end.is_none() {
+            return Err(ends_too_early());
+        }
+        match &self.store {
+            Store::Bytes(bytes) => Ok(bytes.slice(offset as usize..offset as usize + len)),
+            Store::File(file, _) => {
+                let mut target = Vec::with_capacity(len);
+                while target.len() < len {
+                    let before = target.len();
+                    append_file_at(file, offset + before as u64, &mut target)?;
+                    if target.len() == before {
+                        return Err(ends_too_early());
+                    }
+                }
+                target.truncate(len);
+                Ok(target.into())
+            }
+        }
+    }
+
+    /// Reads on from `offset`.
+    pub fn reader(&self, offset: u64) -> HandleReader {
+        HandleReader { handle: self.clone(), offset }
+    }
+}
+
+fn ends_too_early() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "it ends too early")
+}
+
+/// Appends what stands in a file from `offset` on, as much as there is room for. The room is not cleared first: that took a tenth of
+/// the time of decoding Parquet.
+#[cfg(unix)]
+fn append_file_at(file: &File, offset: u64, target: &mut Vec<u8>) -> io::Result<()> {
+    loop {
+        match rustix::io::pread(file, rustix::buffer::spare_capacity(target), offset) {
+            Err(rustix::io::Errno::INTR) => {}
+            read => return Ok(read.map(|_| ())?),
+        }
+    }
+}
+
+/// Appends what stands in a file from `offset` on, as much as there is room for.
+#[cfg(windows)]
+fn append_file_at(file: &File, offset: u64, target: &mut Vec<u8>) -> io::Result<()> {
+    let before = target.len();
+    target.resize(target.capacity(), 0);
+    let count = read_file_at(file, offset, &mut target[before..]);
+    target.truncate(before + *count.as_ref().unwrap_or(&0));
+    count.map(|_| ())
+}
+
+#[cfg(unix)]
+fn read_file_at(file: &File, offset: u64, target: &mut [u8]) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, target, offset)
+}
+
+#[cfg(windows)]
+fn read_file_at(file: &File, offset: u64, target: &mut [u8]) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, target, offset)
+}
+
+/// A place in an open input.
+pub(crate) struct HandleReader {
+    handle: Handle,
+    offset: u64,
+}
+
+impl Read for HandleReader {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        let count = self.handle.read_at(self.offset, target)?;
+        self.offset += count as u64;
+        Ok(count)
+    }
+}
+
+/// How text is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packing {
+    Plain,
+    Gzip,
+    Zstd,
+}
+
+impl Packing {
+    /// Told from the first bytes.
+    pub fn of(head: &[u8]) -> Packing {
+        match head {
+            [0x1f, 0x8b, ..] => Packing::Gzip,
+            // A frame, or one to be skipped, with which some begin.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Packing::Zstd,
+            _ => Packing::Plain,
+        }
+    }
+
+    /// Reads what is packed in `input`.
+    pub fn unpack(self, input: &Input) -> Result<Box<dyn Read + Send>> {
+        let reader = input.open()?.reader(0);
+        Ok(match self {
+            Packing::Plain => Box::new(reader),
+            Packing::Gzip => {
+                Box::new(flate2::bufread::MultiGzDecoder::new(io::BufReader::with_capacity(1 << 16, reader)))
+            }
+            Packing::Zstd => Box::new(
+                zstd::stream::read::Decoder::new(reader)
+                    .map_err(|error| Error::io("read", input.path(), error))?,
+            ),
+        })
+    }
+
+    /// The error of a failed reading: of the file system if plain, most likely of damage if packed.
+    pub fn failure(self, path: &Path, error: io::Error) -> Error {
+        match self {
+            Packing::Plain => Error::io("read", path, error),
+            Packing::Gzip => {
+                Error::malformed(path, format!("the gzip data is damaged or cut short ({error})"))
+            }
+            Packing::Zstd => {
+                Error::malformed(path, format!("the zstd data is damaged or cut short ({error})"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_once_is_read_again_from_memory_or_from_disk() {
+        let content: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
+        for memory in [0, 1000, 99_999, 100_000, 1 << 20] {
+            let input = Input::from_reader("standard input", &content[..], memory).unwrap();
+            let in_memory = matches!(input.content, Content::Kept(Store::Bytes(_)));
+            assert_eq!(in_memory, memory >= 100_000);
+            for _ in 0..2 {
+                let mut again = Vec::new();
+                input.open().unwrap().reader(0).read_to_end(&mut again).unwrap();
+                assert_eq!(again, content);
+            }
+            let handle = input.open().unwrap();
+            assert_eq!(handle.len(), 100_000);
+            assert_eq!(handle.bytes(99_990, 10).unwrap(), content[99_990..]);
+            assert!(handle.bytes(99_991, 10).is_err());
+            assert!(handle.bytes(u64::MAX, 10).is_err());
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_cut_since_it_was_opened_ends_too_early() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [7; 100]).unwrap();
+        let handle = Input::file(file.path()).open().unwrap();
+        assert_eq!(handle.bytes(10, 90).unwrap(), [7; 90][..]);
+        file.as_file().set_len(50).unwrap();
+        assert_eq!(handle.bytes(10, 40).unwrap(), [7; 40][..]);
+        for (offset, len) in [(10, 41), (50, 40), (60, 1)] {
+            let error = handle.bytes(offset, len).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        }
+    }
+}

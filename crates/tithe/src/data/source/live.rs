@@ -1,0 +1,364 @@
+//! Sources that come only once and may have no end: standard input, a pipe, a file that grows.
+
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use memchr::{memchr_iter, memrchr};
+
+use super::chunk::last_row_end;
+use super::files::{in_words, open_part, widen};
+use super::format::{Format, detect};
+use super::input::{Input, Packing};
+use super::part::Part;
+use super::{OpenOptions, Scan, Source, open_inputs};
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::data::block::Field;
+
+/// More than this is not read before the first row is handed over.
+const LONGEST_HEAD: usize = 64 << 20;
+/// How long a source may be silent before the rows that came are taken for the first ones.
+const SILENCE: Duration = Duration::from_secs(1);
+/// How often a file is looked at that grows.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Bytes that come once, as a source that can be scanned once.
+pub struct Live {
+    part: Box<dyn Part>,
+    reader: Mutex<Option<Box<dyn Read + Send>>>,
+}
+
+/// Opens bytes that come once. What the columns hold is told from the first rows, at most `look_at` of them, fewer if no more
+/// come for a second; or it is what `known` says, by name.
+///
+/// Formats that can only be read from a whole file (Parquet, Arrow files) are read to their end first.
+pub fn open_live(
+    name: &Path,
+    reader: impl Read + Send + 'static,
+    options: &OpenOptions,
+    known: Option<&[Field]>,
+    look_at: usize,
+) -> Result<Box<dyn Source>> {
+    let failed = |error| Error::io("read", name, error);
+    let mut reader: Box<dyn Read + Send> = Box::new(reader);
+    let mut head = Vec::new();
+    fill(&mut reader, &mut head, 4).map_err(failed)?;
+    let packing = Packing::of(&head);
+    reader =
+        unpacked(packing, Box::new(Cursor::new(std::mem::take(&mut head)).chain(reader))).map_err(failed)?;
+    let mut reader = Awaited::new(reader);
+    let failed = |error| packing.failure(name, error);
+    let look_at = if known.is_some() { 1 } else { look_at };
+    let mut at_end = read_head(&mut reader, &mut head, look_at, Some(SILENCE)).map_err(failed)?;
+    if head.is_empty() {
+        return Err(ErrorKind::NoRows { what: format!("'{}' is empty", name.display()) }.into());
+    }
+
+    let mut beginning = whole_beginning(name, &head, at_end)?;
+    let (_, format) = detect(&beginning, options.format)?;
+    // Where no header names the columns, the first rows do, so more of them are waited for.
+    if matches!(format, Format::Libsvm | Format::Ndjson) && !at_end {
+        at_end = read_head(&mut reader, &mut head, look_at, None).map_err(failed)?;
+        beginning = whole_beginning(name, &head, at_end)?;
+    }
+    let all = Cursor::new(head).chain(reader);
+    if matches!(format, Format::Parquet | Format::ArrowFile) {
+        return open_inputs(vec![Input::from_reader(name, all, options.memory)?], options);
+    }
+    let options = OpenOptions { format: Some(format), ..options.clone() };
+    let mut parts = vec![open_part(beginning, &options)?];
+    widen(&mut parts, &options)?;
+    let mut part = parts.remove(0);
+    for name in &options.text {
+        if let Some(column) = part.fields().iter().position(|field| field.name == *name) {
+            part.read_as_text(column)?;
+        }
+    }
+    known.into_iter().flatten().try_for_each(|field| agree(&mut *part, field))?;
+    Ok(Box::new(Live { part, reader: Mutex::new(Some(Box::new(all))) }))
+}
+
+/// Makes a column what it is known to be, if its format leaves a choice.
+fn agree(part: &mut dyn Part, known: &Field) -> Result<()> {
+    let Some(column) = part.fields().iter().position(|field| field.name == known.name) else { return Ok(()) };
+    part.decide(column, known.kind);
+    let found = part.fields()[column].kind;
+    if found == known.kind {
+        return Ok(());
+    }
+    Err(ErrorKind::Column {
+        column: known.name.clone(),
+        what: format!("holds {} and held {} before", in_words(found), in_words(known.kind)),
+        help: None,
+    }
+    .into())
+}
+
+/// Reads until `head` has `len` bytes or there are no more; true at the end.
+fn fill(reader: &mut dyn Read, head: &mut Vec<u8>, len: usize) -> io::Result<bool> {
+    let wanted = len.saturating_sub(head.len()) as u64;
+    reader.take(wanted).read_to_end(head)?;
+    Ok(head.len() < len)
+}
+
+/// Bytes that another thread waits for, so that one need not wait for ever.
+struct Awaited {
+    receiver: Receiver<io::Result<Vec<u8>>>,
+    left: Cursor<Vec<u8>>,
+    is_over: bool,
+}
+
+impl Awaited {
+    fn new(mut reader: Box<dyn Read + Send>) -> Awaited {
+        let (sender, receiver) = sync_channel(2);
+        std::thread::spawn(move || {
+            loop {
+                let mut piece = vec![0; 1 << 16];
+                let read = match reader.read(&mut piece) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    read => read,
+                };
+                let is_last = !matches!(read, Ok(1..));
+                let piece = read.map(|count| {
+                    piece.truncate(count);
+                    piece
+                });
+                if sender.send(piece).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        Awaited { receiver, left: Cursor::default(), is_over: false }
+    }
+
+    /// The next bytes, none at the end; `None` if they do not come in time.
+    fn next(&mut self, time: Option<Duration>) -> io::Result<Option<Vec<u8>>> {
+        let left = std::mem::take(&mut self.left);
+        let rest = &left.get_ref()[left.position() as usize..];
+        if !rest.is_empty() {
+            return Ok(Some(rest.to_vec()));
+        }
+        let received = match time {
+            Some(time) => self.receiver.recv_timeout(time),
+            None => self.receiver.recv().map_err(RecvTimeoutError::from),
+        };
+        match received {
+            Ok(piece) => {
+                self.is_over = piece.as_ref().map_or(true, Vec::is_empty);
+                piece.map(Some)
+            }
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) if self.is_over => Ok(Some(Vec::new())),
+            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the thread that reads has failed")),
+        }
+    }
+}
+
+impl Read for Awaited {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        if self.left.position() as usize == self.left.get_ref().len() {
+            self.left = Cursor::new(self.next(None)?.unwrap_or_default());
+        }
+        self.left.read(target)
+    }
+}
+
+/// Reads the first rows of text, or the schema of an Arrow stream; true if there is nothing more. Text that is silent for so
+/// long is not waited for.
+fn read_head(
+    reader: &mut Awaited,
+    head: &mut Vec<u8>,
+    rows: usize,
+    silence: Option<Duration>,
+) -> io::Result<bool> {
+    if fill(reader, head, 8)? {
+        return Ok(true);
+    }
+    if let [0xff, 0xff, 0xff, 0xff, length @ ..] = &head[..8] {
+        let length = length.iter().rev().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+        return fill(reader, head, 8 + length.min(LONGEST_HEAD));
+    }
+    let mut found = memchr_iter(b'\n', head).count();
+    // One more than wanted: the first may be a header.
+    while found <= rows && head.len() < LONGEST_HEAD {
+        // With a header and a row one can begin.
+        match reader.next(silence.filter(|_| found > 1))? {
+            Some(piece) if piece.is_empty() => return Ok(true),
+            Some(piece) => {
+                found += memchr_iter(b'\n', &piece).count();
+                head.extend_from_slice(&piece);
+            }
+            None => break,
+        }
+    }
+    Ok(false)
+}
+
+/// The whole rows among the first bytes.
+fn whole_beginning(name: &Path, head: &[u8], at_end: bool) -> Result<Input> {
+    let len = if at_end { head.len() } else { whole_rows(head) };
+    Input::from_reader(name, &head[..len], u64::MAX)
+}
+
+/// How many bytes are whole rows, or all where none are.
+fn whole_rows(head: &[u8]) -> usize {
+    let is_text = !head.starts_with(&[0xff; 4]);
+    if is_text { last_row_end(head, true).unwrap_or(head.len()) } else { head.len() }
+}
+
+fn unpacked(packing: Packing, reader: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
+    Ok(match packing {
+        Packing::Plain => reader,
+        Packing::Gzip => {
+            Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(1 << 16, reader)))
+        }
+        Packing::Zstd => Box::new(zstd::stream::read::Decoder::new(reader)?),
+    })
+}
+
+impl Source for Live {
+    fn fields(&self) -> &[Field] {
+        self.part.fields()
+    }
+
+    fn rows(&self) -> Option<u64> {
+        None
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        vec![self.part.file().to_path_buf()]
+    }
+
+    fn is_sparse(&self) -> bool {
+        self.part.is_sparse()
+    }
+
+    fn scan(&self, columns: &[usize]) -> Result<Box<dyn Scan>> {
+        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(reader) = reader else {
+            return Err(Error::malformed(self.part.file(), "comes only once and was read already"));
+        };
+        self.part.scan_once(columns, reader)
+    }
+}
+
+/// A file that grows: at its end the reader waits for more, until it is told to stop. Only whole lines are handed over.
+pub struct Growing {
+    file: File,
+    path: PathBuf,
+    offset: u64,
+    held: Vec<u8>,
+    stop: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Growing {
+    /// The file from its beginning on; it ends when `stop` says so.
+    pub fn open(path: &Path, stop: Arc<dyn Fn() -> bool + Send + Sync>) -> Result<Growing> {
+        let file = File::open(path).map_err(|error| Error::io("read", path, error))?;
+        Ok(Growing { file, path: path.to_path_buf(), offset: 0, held: Vec::new(), stop })
+    }
+}
+
+impl Read for Growing {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if let Some(newline) = memrchr(b'\n', &self.held) {
+                let count = target.len().min(newline + 1);
+                target[..count].copy_from_slice(&self.held[..count]);
+                self.held.drain(..count);
+                return Ok(count);
+            }
+            let before = self.held.len();
+            (&mut self.file).take(1 << 18).read_to_end(&mut self.held)?;
+            self.offset += (self.held.len() - before) as u64;
+            if self.held.len() > before {
+                continue;
+            }
+            if (self.stop)() {
+                return Ok(0);
+            }
+            // A file that was emptied or replaced would be read from the wrong place.
+            if std::fs::metadata(&self.path)?.len() < self.offset {
+                return Err(io::Error::other("it has become shorter while it was followed"));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::block::{Column, Kind};
+
+    fn numbers(source: &dyn Source, column: usize) -> Result<Vec<f64>> {
+        let mut all = Vec::new();
+        let mut scan = source.scan(&[column])?;
+        while let Some(unit) = scan.next_unit()? {
+            unit.decode(&mut |segment| {
+                if let Column::Number(values) = &segment.columns[0] {
+                    all.extend_from_slice(values);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn text_is_read_as_it_comes_and_only_once() {
+        let mut text = "a,y\n".to_string();
+        (0..50_000).for_each(|row| text += &format!("{row},{}\n", row % 2));
+        let source =
+            open_live(Path::new("-"), Cursor::new(text), &OpenOptions::default(), None, 100).expect("open");
+        let expected: Vec<f64> = (0..50_000).map(f64::from).collect();
+        assert_eq!(numbers(&*source, 0).expect("rows"), expected);
+        assert!(numbers(&*source, 0).is_err());
+    }
+
+    #[test]
+    fn what_is_known_of_a_column_counts_more_than_its_first_rows() {
+        let known = [Field { name: "a".into(), kind: Kind::Text, data_type: arrow_schema::DataType::Utf8 }];
+        let text = Cursor::new("a,y\n1,0\n2,1\n");
+        let source =
+            open_live(Path::new("-"), text, &OpenOptions::default(), Some(&known), 100).expect("open");
+        assert_eq!(source.fields()[0].kind, Kind::Text);
+    }
+
+    #[test]
+    fn packed_text_is_unpacked_on_the_way() {
+        let packed = zstd::stream::encode_all(&b"a,y\n1,0\n2,1\n"[..], 1).expect("packed");
+        let source =
+            open_live(Path::new("-"), Cursor::new(packed), &OpenOptions::default(), None, 10).expect("open");
+        assert_eq!(numbers(&*source, 0).expect("rows"), [1.0, 2.0]);
+    }
+
+    #[test]
+    fn a_growing_file_gives_whole_lines_until_it_is_told_to_stop() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log.csv");
+        std::fs::write(&path, "a,y\n1,0\n2,").expect("written");
+        let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let told = stop.clone();
+        let reader = Growing::open(&path, Arc::new(move || told.load(std::sync::atomic::Ordering::Relaxed)));
+        let mut reader = reader.expect("open");
+        let writer = std::thread::spawn({
+            let path = path.clone();
+            move || {
+                use std::io::Write;
+                std::thread::sleep(Duration::from_millis(150));
+                let mut file = File::options().append(true).open(path).expect("a file");
+                file.write_all(b"1\n3,0\n4").expect("written");
+                std::thread::sleep(Duration::from_millis(400));
+                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            }
+        });
+        let mut all = String::new();
+        reader.read_to_string(&mut all).expect("read");
+        writer.join().expect("the writer");
+        assert_eq!(all, "a,y\n1,0\n2,1\n3,0\n");
+    }
+}

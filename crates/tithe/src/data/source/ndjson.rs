@@ -1,0 +1,405 @@
+//! NDJSON: one flat JSON object a line, its keys the columns.
+
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_schema::DataType;
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::chunk::{Chunk, Chunker, without_mark};
+use super::guess::Guess;
+use super::input::{Input, Packing};
+use super::part::{Part, check_columns};
+use super::{OpenOptions, Scan, Unit};
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::data::block::{Column, Field, INEXACT, Kind, MISSING, Segment, TextBuilder};
+
+/// How many rows tell what the columns are and what they hold.
+const ROWS_LOOKED_AT: usize = 10_000;
+/// Integers beyond this are not exact.
+const EXACT: u64 = super::token::EXACT as u64;
+
+/// A file of JSON objects.
+pub(super) struct Ndjson {
+    input: Arc<Input>,
+    packing: Packing,
+    chunk: usize,
+    fields: Vec<Field>,
+    undecided: Vec<bool>,
+    refuse_late_keys: bool,
+}
+
+impl Ndjson {
+    /// Looks at the first rows: the columns are the keys of the first by name, then those that only later rows have.
+    pub fn open(input: Arc<Input>, packing: Packing, chunk: usize, options: &OpenOptions) -> Result<Ndjson> {
+        let path = input.path();
+        let failed = |error| packing.failure(path, error);
+        let mut chunker = Chunker::new(packing.unpack(&input)?, false, chunk);
+        let mut names: Vec<String> = Vec::new();
+        let mut seen: Vec<Seen> = Vec::new();
+        let mut rows = 0;
+        while rows < ROWS_LOOKED_AT
+            && let Some(chunk) = chunker.next().map_err(failed)?
+        {
+            for line in lines(chunk.bytes()).take(ROWS_LOOKED_AT - rows) {
+                rows += 1;
+                let object = match object(path, rows as u64 - 1, line) {
+                    Err(_) if options.lenient => continue,
+                    object => object?,
+                };
+                for (name, value) in object {
+                    let at = names.iter().position(|known| *known == name).unwrap_or_else(|| {
+                        names.push(name);
+                        seen.push(Seen::default());
+                        names.len() - 1
+                    });
+                    seen[at].look_at(&value);
+                }
+            }
+        }
+        if names.is_empty() {
+            return Err(Error::malformed(path, "is empty"));
+        }
+        let fields = names.into_iter().zip(&seen).map(|(name, seen)| field(name, seen.kind())).collect();
+        let undecided = seen.iter().map(Seen::is_undecided).collect();
+        Ok(Ndjson { input, packing, chunk, fields, undecided, refuse_late_keys: options.refuse_late_keys })
+    }
+
+    fn scan_by(&self, columns: &[usize], chunker: Chunker) -> Result<Box<dyn Scan>> {
+        check_columns(&self.fields, columns)?;
+        let fields = columns.iter().map(|&column| self.fields[column].clone()).collect();
+        let known = self.refuse_late_keys.then(|| self.fields.clone());
+        let plan = Arc::new(Plan { input: self.input.clone(), fields, known });
+        Ok(Box::new(NdjsonScan { chunker, packing: self.packing, plan }))
+    }
+}
+
+/// What a column holds, by its first values.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    guess: Guess,
+    has_others: bool,
+}
+
+impl Seen {
+    fn look_at(&mut self, value: &Value) {
+        match value {
+            Value::Null => {}
+            Value::Bool(_) => self.guess.truth(),
+            Value::Number(_) => self.guess.number(),
+            Value::String(_) => self.guess.word(),
+            Value::Array(_) | Value::Object(_) => self.has_others = true,
+        }
+    }
+
+    fn kind(self) -> Kind {
+        if self.has_others { Kind::Unsupported } else { self.guess.kind() }
+    }
+
+    fn is_undecided(&self) -> bool {
+        !self.has_others && self.guess.is_undecided()
+    }
+}
+
+fn field(name: String, kind: Kind) -> Field {
+    let data_type = match kind {
+        Kind::Boolean => DataType::Boolean,
+        Kind::Text => DataType::Utf8,
+        Kind::Number => DataType::Float64,
+        Kind::Unsupported => DataType::Binary,
+    };
+    Field { name, kind, data_type }
+}
+
+fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    without_mark(bytes).split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty())
+}
+
+/// A JSON object none of whose keys stands twice: the last would win without a word.
+pub struct UniqueKeys(pub Map<String, Value>);
+
+impl<'de> Deserialize<'de> for UniqueKeys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<UniqueKeys, D::Error> {
+        struct Reading;
+
+        impl<'de> Visitor<'de> for Reading {
+            type Value = UniqueKeys;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut entries: A,
+            ) -> std::result::Result<UniqueKeys, A::Error> {
+                let mut object = Map::new();
+                while let Some((key, value)) = entries.next_entry::<String, Value>()? {
+                    if object.contains_key(&key) {
+                        return Err(A::Error::custom(format!("'{key}' has two values")));
+                    }
+                    object.insert(key, value);
+                }
+                Ok(UniqueKeys(object))
+            }
+        }
+
+        deserializer.deserialize_map(Reading)
+    }
+}
+
+fn object(path: &Path, row: u64, line: &[u8]) -> Result<Map<String, Value>> {
+    serde_json::from_slice(line).map(|UniqueKeys(object)| object).map_err(|error| {
+        let what = format!("is not a JSON object ({error})");
+        let help = Some("write one flat JSON object a line".to_string());
+        ErrorKind::Cell { path: path.to_path_buf(), row, column: None, what, help }.into()
+    })
+}
+
+impl Part for Ndjson {
+    fn file(&self) -> &Path {
+        self.input.path()
+    }
+
+    fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    fn rows(&self) -> Option<u64> {
+        None
+    }
+
+    fn is_undecided(&self, column: usize) -> bool {
+        self.undecided[column]
+    }
+
+    fn decide(&mut self, column: usize, kind: Kind) {
+        self.fields[column] = field(std::mem::take(&mut self.fields[column].name), kind);
+        self.undecided[column] = false;
+    }
+
+    fn read_as_text(&mut self, column: usize) -> Result<()> {
+        self.decide(column, Kind::Text);
+        Ok(())
+    }
+
+    fn scan(&self, columns: &[usize], _first_row: Option<u64>) -> Result<Box<dyn Scan>> {
+        let chunker = Chunker::new(self.packing.unpack(&self.input)?, false, self.chunk);
+        self.scan_by(columns, chunker)
+    }
+
+    fn scan_once(&self, columns: &[usize], reader: Box<dyn Read + Send>) -> Result<Box<dyn Scan>> {
+        self.scan_by(columns, Chunker::eager(reader, false, self.chunk))
+    }
+}
+
+struct Plan {
+    input: Arc<Input>,
+    fields: Vec<Field>,
+    /// All columns, where a key that is none of them is an error.
+    known: Option<Vec<Field>>,
+}
+
+struct NdjsonScan {
+    chunker: Chunker,
+    packing: Packing,
+    plan: Arc<Plan>,
+}
+
+impl Scan for NdjsonScan {
+    fn next_unit(&mut self) -> Result<Option<Box<dyn Unit>>> {
+        let path = self.plan.input.path();
+        let chunk = self.chunker.next().map_err(|error| self.packing.failure(path, error))?;
+        Ok(chunk.map(|chunk| -> Box<dyn Unit> { Box::new(NdjsonUnit { chunk, plan: self.plan.clone() }) }))
+    }
+}
+
+struct NdjsonUnit {
+    chunk: Chunk,
+    plan: Arc<Plan>,
+}
+
+impl Unit for NdjsonUnit {
+    fn first_row(&self) -> Option<u64> {
+        None
+    }
+
+    fn file(&self) -> &Path {
+        self.plan.input.path()
+    }
+
+    fn decode(self: Box<Self>, emit: &mut dyn FnMut(Segment) -> Result<()>) -> Result<()> {
+        self.read(emit, &mut Err)
+    }
+
+    fn decode_leniently(
+        self: Box<Self>,
+        emit: &mut dyn FnMut(Segment) -> Result<()>,
+        bad: &mut dyn FnMut(Error),
+    ) -> Result<()> {
+        self.read(emit, &mut |error| {
+            bad(error);
+            Ok(())
+        })
+    }
+}
+
+/// A value in its column's kind.
+enum Cell {
+    Number(f64),
+    Text(Option<String>),
+}
+
+enum Builder {
+    Number(Vec<f64>),
+    Text(TextBuilder),
+}
+
+impl NdjsonUnit {
+    /// Reads all lines; `wrong` decides what becomes of one that cannot be read.
+    fn read(
+        &self,
+        emit: &mut dyn FnMut(Segment) -> Result<()>,
+        wrong: &mut dyn FnMut(Error) -> Result<()>,
+    ) -> Result<()> {
+        let plan = &*self.plan;
+        if self.chunk.is_cut {
+            let (path, what) = (self.file().to_path_buf(), "the row does not end".to_string());
+            return Err(ErrorKind::Cell { path, row: 0, column: None, what, help: None }.into());
+        }
+        let mut builders: Vec<Builder> = plan
+            .fields
+            .iter()
+            .map(|field| match field.kind {
+                Kind::Text => Builder::Text(TextBuilder::default()),
+                _ => Builder::Number(Vec::new()),
+            })
+            .collect();
+        let mut len = 0;
+        for (row, line) in lines(self.chunk.bytes()).enumerate() {
+            match plan.cells(row as u64, line) {
+                Ok(cells) => {
+                    len += 1;
+                    for (builder, cell) in builders.iter_mut().zip(cells) {
+                        match (builder, cell) {
+                            (Builder::Number(values), Cell::Number(value)) => values.push(value),
+                            (Builder::Text(text), Cell::Text(level)) => text.push(level.as_deref()),
+                            (Builder::Number(values), Cell::Text(_)) => values.push(MISSING),
+                            (Builder::Text(text), Cell::Number(_)) => text.push(None),
+                        }
+                    }
+                }
+                Err(error) => wrong(error)?,
+            }
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        let columns = builders.into_iter().map(|builder| match builder {
+            Builder::Number(values) => Column::Number(values.into()),
+            Builder::Text(text) => text.finish(),
+        });
+        emit(Segment { columns: columns.collect(), len })
+    }
+}
+
+impl Plan {
+    /// The values of a line; a key that is not there is a missing value.
+    fn cells(&self, row: u64, line: &[u8]) -> Result<Vec<Cell>> {
+        let object = object(self.input.path(), row, line)?;
+        if let Some(known) = &self.known
+            && known.iter().filter(|field| object.contains_key(&field.name)).count() < object.len()
+            && let Some(new) = object.keys().find(|key| known.iter().all(|field| field.name != **key))
+        {
+            return Err(ErrorKind::Cell {
+                path: self.input.path().to_path_buf(),
+                row,
+                column: Some(new.clone()),
+                what: format!("none of the first {ROWS_LOOKED_AT} rows has this key"),
+                help: Some(
+                    "name the columns to use with --features, or move this row to the top".to_string(),
+                ),
+            }
+            .into());
+        }
+        self.fields.iter().map(|field| self.cell(row, field, object.get(&field.name))).collect()
+    }
+
+    fn cell(&self, row: u64, field: &Field, value: Option<&Value>) -> Result<Cell> {
+        let wrong = |value: &Value, what: &str| -> Error {
+            let what = format!("'{value}' {what}");
+            let column = Some(field.name.clone());
+            ErrorKind::Cell { path: self.input.path().to_path_buf(), row, column, what, help: None }.into()
+        };
+        Ok(match (field.kind, value) {
+            (Kind::Text, None | Some(Value::Null)) => Cell::Text(None),
+            (Kind::Text, Some(Value::String(text))) => Cell::Text(Some(text.clone())),
+            (Kind::Text, Some(value @ (Value::Number(_) | Value::Bool(_)))) => {
+                Cell::Text(Some(value.to_string()))
+            }
+            (Kind::Text, Some(value)) => return Err(wrong(value, "is not text")),
+            (_, None | Some(Value::Null)) => Cell::Number(MISSING),
+            (Kind::Number, Some(Value::Number(number))) => {
+                let integer = number.as_u64().or(number.as_i64().map(i64::unsigned_abs));
+                let is_inexact = integer.is_some_and(|integer| integer > EXACT);
+                Cell::Number(if is_inexact { INEXACT } else { number.as_f64().unwrap_or(MISSING) })
+            }
+            (Kind::Boolean, Some(Value::Bool(truth))) => Cell::Number(f64::from(u8::from(*truth))),
+            (Kind::Boolean, Some(value)) => return Err(wrong(value, "is neither true nor false")),
+            (_, Some(value)) => return Err(wrong(value, "is not a number")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(text: &str) -> Result<Ndjson> {
+        let input = Input::from_reader("a.ndjson", text.as_bytes(), 1 << 20)?;
+        Ndjson::open(Arc::new(input), Packing::Plain, 64, &OpenOptions::default())
+    }
+
+    #[test]
+    fn keys_become_columns() {
+        let text = "{\"b\":1,\"a\":\"x\"}\n\n{\"a\":null,\"c\":true,\"b\":2.5}\r\n{\"a\":\"y\",\"b\":null}\n";
+        let part = open(text).expect("a file");
+        let names: Vec<&str> = part.fields.iter().map(|field| field.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        let mut scan = part.scan(&[1, 0, 2], None).expect("a scan");
+        let mut numbers: Vec<f64> = Vec::new();
+        let mut rows = 0;
+        while let Some(unit) = scan.next_unit().expect("a unit") {
+            unit.decode(&mut |segment| {
+                rows += segment.len;
+                if let Column::Number(values) = &segment.columns[0] {
+                    numbers.extend_from_slice(values);
+                }
+                Ok(())
+            })
+            .expect("rows");
+        }
+        assert_eq!(rows, 3);
+        assert_eq!(numbers[..2], [1.0, 2.5]);
+        assert_eq!(numbers[2].to_bits(), MISSING.to_bits());
+    }
+
+    #[test]
+    fn a_row_without_end_is_no_bad_row_to_leave_out() {
+        let part = open("{\"a\":1}\n").expect("a file");
+        let reader = std::io::repeat(b'x').take(100 << 20);
+        let mut scan = part.scan_once(&[0], Box::new(reader)).expect("a scan");
+        let unit = scan.next_unit().expect("a chunk").expect("a unit");
+        let error =
+            unit.decode_leniently(&mut |_| Ok(()), &mut |_| panic!("left out")).expect_err("an error");
+        assert_eq!(error.to_string(), "'a.ndjson', row 1: the row does not end");
+    }
+
+    #[test]
+    fn a_row_that_is_none_is_named() {
+        let error = open("{\"a\":1}\n[1]\n").err().expect("an error").to_string();
+        assert!(error.starts_with("'a.ndjson', row 2: is not a JSON object"), "{error}");
+    }
+}

@@ -1,0 +1,113 @@
+//! A table: a source with a purpose for each column in use (features, label, weight).
+
+use std::collections::HashSet;
+
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::data::block::{Field, Kind};
+use crate::data::source::Source;
+
+/// Which columns serve for what.
+#[derive(Clone, Debug, Default)]
+pub struct Roles {
+    /// The column with the two classes.
+    pub label: String,
+    /// The column with the rows' weights, if the data is weighted.
+    pub weight: Option<String>,
+    /// The columns to use as features; `None` is all that are left.
+    pub features: Option<Vec<String>>,
+    /// Columns not to use.
+    pub exclude: Vec<String>,
+}
+
+/// A source and the columns of it that are in use: the features, then the label, then the weight.
+pub struct Table {
+    source: Box<dyn Source>,
+    fields: Vec<Field>,
+    positions: Vec<usize>,
+    features: usize,
+}
+
+impl Table {
+    /// Finds the columns that `roles` names.
+    pub fn new(source: Box<dyn Source>, roles: &Roles) -> Result<Table> {
+        let all = source.fields();
+        let find = |purpose: &'static str, name: &str| {
+            all.iter().position(|field| field.name == name).ok_or_else(|| {
+                Error::unknown_column(purpose, name, all.iter().map(|field| field.name.as_str()))
+            })
+        };
+        let label = find("to use as label", &roles.label)?;
+        let weight = roles.weight.as_ref().map(|name| find("to use as weight", name)).transpose()?;
+        let excluded =
+            roles.exclude.iter().map(|name| find("to exclude", name)).collect::<Result<Vec<_>>>()?;
+        if weight == Some(label) {
+            return Err(Error::setting("--weight", format!("'{}' is the label", roles.label)));
+        }
+        let mut features = match &roles.features {
+            Some(names) => {
+                names.iter().map(|name| find("to use as feature", name)).collect::<Result<Vec<_>>>()?
+            }
+            None => (0..all.len()).filter(|&c| c != label && Some(c) != weight).collect(),
+        };
+        features.retain(|c| !excluded.contains(c));
+        let mut seen = HashSet::with_capacity(features.len());
+        for &c in &features {
+            let what = if c == label {
+                "is the label and cannot be a feature"
+            } else if Some(c) == weight {
+                "is the weight and cannot be a feature"
+            } else if !seen.insert(c) {
+                "is named twice"
+            } else {
+                continue;
+            };
+            return Err(Error::setting("--features", format!("'{}' {what}", all[c].name)));
+        }
+        if features.is_empty() {
+            return Err(Error::setting("--features", "no column is left to use as a feature"));
+        }
+        let positions: Vec<usize> = features.iter().copied().chain([label]).chain(weight).collect();
+        let fields: Vec<Field> = positions.iter().map(|&c| all[c].clone()).collect();
+        if let Some(weight) = weight
+            && all[weight].kind != Kind::Number
+        {
+            return Err(ErrorKind::Column {
+                column: all[weight].name.clone(),
+                what: "holds no numbers, so it cannot be the weight".to_string(),
+                help: None,
+            }
+            .into());
+        }
+        Ok(Table { source, features: features.len(), fields, positions })
+    }
+
+    /// The features' columns, in the order of a block's.
+    pub fn features(&self) -> &[Field] {
+        &self.fields[..self.features]
+    }
+
+    /// The label's column; it follows the features in a block.
+    pub fn label(&self) -> &Field {
+        &self.fields[self.features]
+    }
+
+    /// The weight's column, the last of a block.
+    pub fn weight(&self) -> Option<&Field> {
+        self.fields.get(self.features + 1)
+    }
+
+    /// All columns of a block.
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// The source.
+    pub fn source(&self) -> &dyn Source {
+        &*self.source
+    }
+
+    /// Positions of the block's columns in the source.
+    pub(crate) fn positions(&self) -> &[usize] {
+        &self.positions
+    }
+}

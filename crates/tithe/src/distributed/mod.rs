@@ -1,0 +1,319 @@
+//! The engine for data that is spread over many machines: a pass is sent to every partition, and its states come back.
+//!
+//! What runs the tasks (Spark, or anything else that can hand a partition's rows to a function) is a [`Cluster`]; it sees
+//! tasks and outcomes as bytes. An outcome depends on the task and the partition alone, so a task that is tried again, or twice
+//! at once, gives the same bytes.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::progress::{Event, Observer, Silent};
+use crate::coreset::calibration::driver::{Outset, Pooling};
+use crate::coreset::kmeans::Grouping;
+use crate::coreset::selection::{Keeping, Selecting};
+use crate::data::block::{Kind, PROVISIONAL};
+use crate::data::source::Source;
+use crate::data::source::partition::Partition;
+use crate::data::table::{Roles, Table};
+use crate::encoding::full_data::Recognising;
+use crate::encoding::survey::Survey;
+use crate::engine::pass::{Pass, Watching};
+use crate::engine::{Engine, EngineSettings, LocalEngine, Missing, default_block_rows};
+use crate::mode::search::Looking;
+use crate::results::compare::Scoring;
+use crate::results::fit::Gathering;
+use crate::results::verify::Evaluating;
+
+/// Other machines.
+pub trait Cluster: Sync {
+    /// Does a task on every partition by [`do_task`] and gives back the outcomes, in any order. Where there are many, some may
+    /// have been joined by [`join_outcomes`]: always the same ones, so that the same sums are made in the same order.
+    fn run(&self, name: &str, task: &[u8]) -> Result<Vec<Vec<u8>>>;
+}
+
+/// A pass on its way to the partitions.
+#[derive(Serialize, Deserialize)]
+struct Task {
+    version: String,
+    name: String,
+    #[serde(with = "serde_bytes")]
+    pass: Vec<u8>,
+    columns: Columns,
+    missing: Missing,
+    block_rows: usize,
+    /// How many rows each partition has, once that is known.
+    sizes: Option<Vec<(u64, u64)>>,
+}
+
+/// Which columns the pass is to see, and as what.
+#[derive(Clone, Serialize, Deserialize)]
+struct Columns {
+    features: Vec<String>,
+    label: String,
+    weight: Option<String>,
+    text: Vec<String>,
+}
+
+/// The state of some partitions, and how many rows each of them has.
+#[derive(Serialize, Deserialize)]
+struct Outcome<S> {
+    sizes: Vec<(u64, u64)>,
+    state: Option<S>,
+}
+
+/// Runs passes on a cluster.
+pub struct ClusterEngine<'a, C> {
+    cluster: &'a C,
+    table: Table,
+    missing: Missing,
+    block_rows: usize,
+    passes: AtomicUsize,
+    sizes: OnceLock<Vec<(u64, u64)>>,
+    observer: &'a dyn Observer,
+}
+
+impl<'a, C: Cluster> ClusterEngine<'a, C> {
+    /// An engine for a table whose rows are elsewhere; `block_rows` as for the
+    /// [local engine](crate::engine::EngineSettings::block_rows).
+    pub fn new(
+        cluster: &'a C,
+        table: Table,
+        missing: Missing,
+        block_rows: Option<usize>,
+        observer: &'a dyn Observer,
+    ) -> Result<ClusterEngine<'a, C>> {
+        // What cannot be used is refused before anything is sent.
+        table.source().scan(table.positions())?;
+        if table.source().is_sparse() {
+            let what = "LIBSVM files, read apart from each other, do not tell how many features there are";
+            let help = "turn them into Parquet first, or read them on one machine".to_string();
+            return Err(cluster_error(what.to_string(), Some(help)));
+        }
+        let block_rows = block_rows.unwrap_or_else(|| default_block_rows(table.fields().len()));
+        let (passes, sizes) = (AtomicUsize::new(0), OnceLock::new());
+        Ok(ClusterEngine { cluster, table, missing, block_rows, passes, sizes, observer })
+    }
+
+    fn task<P: Pass>(&self, pass: &P) -> Result<Vec<u8>> {
+        let text = self.table.fields().iter().filter(|field| field.kind == Kind::Text);
+        pack(&Task {
+            version: VERSION.to_string(),
+            name: P::NAME.to_string(),
+            pass: pack(pass)?,
+            columns: Columns {
+                features: self.table.features().iter().map(|field| field.name.clone()).collect(),
+                label: self.table.label().name.clone(),
+                weight: self.table.weight().map(|field| field.name.clone()),
+                text: text.map(|field| field.name.clone()).collect(),
+            },
+            missing: self.missing,
+            block_rows: self.block_rows,
+            sizes: self.sizes.get().cloned(),
+        })
+    }
+
+    /// Checks that the partitions are as they were; the first time, says where each begins.
+    fn place<P: Pass>(&self, pass: &P, outcome: Outcome<P::State>) -> Result<Option<P::State>> {
+        let mut state = outcome.state;
+        match self.sizes.get() {
+            Some(known) => same_sizes(known, &outcome.sizes)?,
+            None => {
+                if let Some(state) = &mut state {
+                    pass.relocate(state, &|provisional| {
+                        let number = provisional >> PROVISIONAL;
+                        rows_ahead(&outcome.sizes, number) + provisional - (number << PROVISIONAL)
+                    });
+                }
+                let _ = self.sizes.set(outcome.sizes);
+            }
+        }
+        Ok(state)
+    }
+}
+
+impl<C: Cluster> Engine for ClusterEngine<'_, C> {
+    fn table(&self) -> &Table {
+        &self.table
+    }
+
+    fn run<P: Pass>(&self, pass: &P) -> Result<Option<P::State>> {
+        let rows = self.sizes.get().map(|sizes| total(sizes));
+        if self.observer.cancelled() {
+            return Err(ErrorKind::Cancelled.into());
+        }
+        self.observer.event(Event::PassStarted { name: P::NAME, rows });
+        self.passes.fetch_add(1, Ordering::Relaxed);
+        let outcomes = self.cluster.run(P::NAME, &self.task(pass)?)?;
+        let outcome = join(pass, &outcomes)?;
+        self.observer.event(Event::RowsDone(total(&outcome.sizes)));
+        self.observer.event(Event::PassFinished);
+        self.place(pass, outcome)
+    }
+
+    fn passes(&self) -> usize {
+        self.passes.load(Ordering::Relaxed)
+    }
+
+    fn rows_may_change(&self) -> bool {
+        true
+    }
+
+    fn observer(&self) -> &dyn Observer {
+        self.observer
+    }
+}
+
+/// Does a task on one partition, whose rows `open` gives; the argument is the columns to be read as text.
+pub fn do_task(
+    task: &[u8],
+    partition: u64,
+    open: impl FnOnce(&[String]) -> Result<Box<dyn Source>>,
+) -> Result<Vec<u8>> {
+    struct OnPartition<F> {
+        partition: u64,
+        open: F,
+    }
+    impl<F: FnOnce(&[String]) -> Result<Box<dyn Source>>> Job for OnPartition<F> {
+        fn with<P: Pass>(self, task: Task, pass: P) -> Result<Vec<u8>> {
+            let rows = (self.open)(&task.columns.text)?;
+            let first_row = match &task.sizes {
+                Some(sizes) => rows_ahead(sizes, self.partition),
+                None => self.partition << PROVISIONAL,
+            };
+            let source = Box::new(Partition::new(rows, self.partition, first_row));
+            let roles = Roles {
+                features: Some(task.columns.features),
+                label: task.columns.label,
+                weight: task.columns.weight,
+                exclude: Vec::new(),
+            };
+            // A partition has one core to itself, and its rows are seen once.
+            let settings = EngineSettings {
+                threads: Some(1),
+                memory: 0,
+                missing: task.missing,
+                block_rows: Some(task.block_rows),
+            };
+            let engine = LocalEngine::new(Table::new(source, &roles)?, &settings, &Silent)?;
+            let state = engine.run(&pass)?;
+            pack(&Outcome { sizes: vec![(self.partition, engine.rows_read())], state })
+        }
+    }
+    let task: Task = unpack(task)?;
+    if task.version != VERSION {
+        return Err(other_version(&format!("the driver has {} and a worker {VERSION}", task.version)));
+    }
+    with_pass(task, OnPartition { partition, open })
+}
+
+/// The outcome of a partition without rows, which has no columns to speak of either.
+pub fn empty_outcome(partition: u64) -> Result<Vec<u8>> {
+    pack(&Outcome::<()> { sizes: vec![(partition, 0)], state: None })
+}
+
+/// Joins outcomes of one task to one.
+pub fn join_outcomes(task: &[u8], outcomes: &[Vec<u8>]) -> Result<Vec<u8>> {
+    struct Joining<'a>(&'a [Vec<u8>]);
+    impl Job for Joining<'_> {
+        fn with<P: Pass>(self, _task: Task, pass: P) -> Result<Vec<u8>> {
+            pack(&join(&pass, self.0)?)
+        }
+    }
+    with_pass(unpack(task)?, Joining(outcomes))
+}
+
+/// Something to do with a pass, whichever it is.
+trait Job {
+    fn with<P: Pass>(self, task: Task, pass: P) -> Result<Vec<u8>>;
+}
+
+/// Does a job with the pass of a task.
+fn with_pass(task: Task, job: impl Job) -> Result<Vec<u8>> {
+    macro_rules! whichever {
+        ($($pass:ty),*) => {
+            $(if task.name == <$pass as Pass>::NAME {
+                let pass: $pass = unpack(&task.pass)?;
+                return job.with(task, pass);
+            })*
+        };
+    }
+    whichever!(
+        Survey,
+        Watching<Grouping<'static>>,
+        Watching<Outset<'static>>,
+        Watching<Selecting<'static>>,
+        Watching<Keeping>,
+        Looking<'static>,
+        Watching<Pooling<'static>>,
+        Recognising<'static>,
+        Evaluating<'static>,
+        Scoring<'static>,
+        Gathering<'static>
+    );
+    Err(other_version(&format!("there is no pass '{}'", task.name)))
+}
+
+/// Joins outcomes in the order of the partitions.
+fn join<P: Pass>(pass: &P, outcomes: &[Vec<u8>]) -> Result<Outcome<P::State>> {
+    let mut outcomes: Vec<Outcome<P::State>> =
+        outcomes.iter().map(|outcome| unpack(outcome)).collect::<Result<_>>()?;
+    outcomes.sort_by_key(|outcome| outcome.sizes.first().copied());
+    let mut all = Outcome { sizes: Vec::new(), state: None };
+    for outcome in outcomes {
+        all.sizes.extend(outcome.sizes);
+        match (&mut all.state, outcome.state) {
+            (Some(state), Some(next)) => pass.merge(state, next),
+            (empty @ None, next) => *empty = next,
+            (Some(_), None) => {}
+        }
+    }
+    match all.sizes.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
+        Some(pair) => Err(cluster_error(format!("partition {} came back twice", pair[1].0), None)),
+        None => Ok(all),
+    }
+}
+
+fn total(sizes: &[(u64, u64)]) -> u64 {
+    sizes.iter().map(|(_, rows)| rows).sum()
+}
+
+/// Rows of the partitions ahead of `partition`.
+fn rows_ahead(sizes: &[(u64, u64)], partition: u64) -> u64 {
+    sizes.iter().take_while(|(number, _)| *number < partition).map(|(_, rows)| rows).sum()
+}
+
+fn same_sizes(then: &[(u64, u64)], now: &[(u64, u64)]) -> Result<()> {
+    if then == now {
+        return Ok(());
+    }
+    let change = match then.iter().zip(now).find(|(then, now)| then != now) {
+        Some((then, now)) if then.0 == now.0 => {
+            format!("partition {} had {} rows, and now has {}", then.0, then.1, now.1)
+        }
+        _ => format!("there were {} partitions, and now there are {}", then.len(), now.len()),
+    };
+    Err(ErrorKind::Changed { what: change }.into())
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+fn other_version(what: &str) -> Error {
+    let help = "install the same version of tithe on the driver and on all workers".to_string();
+    cluster_error(format!("driver and workers run different versions: {what}"), Some(help))
+}
+
+fn cluster_error(what: String, help: Option<String>) -> Error {
+    ErrorKind::Cluster { what, help }.into()
+}
+
+fn pack(value: &impl Serialize) -> Result<Vec<u8>> {
+    rmp_serde::to_vec(value).map_err(|error| other_version(&error.to_string()))
+}
+
+fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    rmp_serde::from_slice(bytes).map_err(|error| other_version(&error.to_string()))
+}

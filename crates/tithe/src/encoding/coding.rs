@@ -1,0 +1,695 @@
+//! The encoding: how the user's columns become the model's points `z = y·x`, and the way back to the user's scale.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::error::{ErrorKind, Result};
+use crate::base::math::vectorized;
+use crate::data::block::{Block, Column, row_name};
+use crate::data::points::{Ahead, Lane, TILE, Tile};
+use crate::engine::parts::in_parts;
+
+/// The name of the intercept among the coefficients.
+pub const INTERCEPT: &str = "intercept";
+
+/// How a table becomes points: learnt once, kept with every coreset and posterior.
+///
+/// The model matrix has, in this order: the intercept (a column of ones) if there is one, then for each
+/// feature one column (number, boolean) or one a level but the reference (text).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Encoding {
+    /// The label.
+    pub label: Label,
+    /// The column of weights, if the data was weighted.
+    pub weight: Option<String>,
+    /// Whether the model has an intercept.
+    pub intercept: bool,
+    /// The features.
+    pub features: Vec<Feature>,
+    /// What becomes of levels that were not there when it was learnt.
+    #[serde(default, skip_serializing_if = "Unseen::is_error")]
+    pub unseen: Unseen,
+}
+
+/// What to do with a level of text that was not there when the encoding was learnt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unseen {
+    /// Stop, and say where it is.
+    #[default]
+    Error,
+    /// Take it for the reference level.
+    Reference,
+}
+
+impl Unseen {
+    fn is_error(&self) -> bool {
+        *self == Unseen::Error
+    }
+}
+
+/// The label column and its two values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Label {
+    /// The user's column.
+    pub column: String,
+    /// The value that is `y = −1`.
+    pub negative: LabelValue,
+    /// The value that is `y = +1`.
+    pub positive: LabelValue,
+}
+
+/// A value of the label.
+#[derive(Clone, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum LabelValue {
+    /// A truth value.
+    Boolean(bool),
+    /// A number.
+    Number(f64),
+    /// A word.
+    Text(String),
+}
+
+/// One column of the user's and how it enters the model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Feature {
+    /// The user's column.
+    pub column: String,
+    /// How it enters.
+    pub coding: Coding,
+}
+
+/// How a column enters the model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Coding {
+    /// As `(x − center) / scale`.
+    Number {
+        /// What is taken off: the mean, or 0.
+        center: f64,
+        /// What it is divided by: the standard deviation, or 1.
+        scale: f64,
+    },
+    /// As 0 and 1.
+    Boolean,
+    /// One-hot: a column of zeros and ones for each level but the reference.
+    Levels {
+        /// The most frequent level, which has no column of its own.
+        reference: String,
+        /// The other levels, sorted.
+        levels: Vec<String>,
+    },
+}
+
+impl std::fmt::Display for LabelValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LabelValue::Boolean(value) => value.fmt(f),
+            LabelValue::Number(value) => value.fmt(f),
+            LabelValue::Text(value) => value.fmt(f),
+        }
+    }
+}
+
+impl Feature {
+    /// How many coefficients it has.
+    pub fn width(&self) -> usize {
+        match &self.coding {
+            Coding::Levels { levels, .. } => levels.len(),
+            _ => 1,
+        }
+    }
+
+    /// Whether it has such a level; what has no levels has nothing against any.
+    pub(crate) fn knows(&self, level: &str) -> bool {
+        match &self.coding {
+            Coding::Levels { reference, levels } => {
+                level == reference || levels.binary_search_by(|known| known.as_str().cmp(level)).is_ok()
+            }
+            _ => true,
+        }
+    }
+}
+
+impl Encoding {
+    /// The dimension D of the model.
+    pub fn dim(&self) -> usize {
+        usize::from(self.intercept) + self.features.iter().map(Feature::width).sum::<usize>()
+    }
+
+    /// LIBSVM: the highest index among features `x1`, `x2`, ….
+    pub(crate) fn highest_index(&self) -> Option<u32> {
+        self.features.iter().filter_map(|feature| feature.column.strip_prefix('x')?.parse().ok()).max()
+    }
+
+    /// The coefficients' names: `intercept`, the column, or `column=level`.
+    pub fn coefficient_names(&self) -> Vec<String> {
+        let intercept = self.intercept.then(|| INTERCEPT.to_string());
+        let features = self.features.iter().flat_map(|feature| match &feature.coding {
+            Coding::Levels { levels, .. } => {
+                levels.iter().map(|level| format!("{}={level}", feature.column)).collect()
+            }
+            _ => vec![feature.column.clone()],
+        });
+        intercept.into_iter().chain(features).collect()
+    }
+
+    /// The same, each of them once.
+    ///
+    /// # Errors
+    /// If two would have one name.
+    pub fn distinct_names(&self) -> Result<Vec<String>> {
+        let names = self.coefficient_names();
+        let mut seen = HashSet::with_capacity(names.len());
+        match names.iter().find(|name| !seen.insert(name.as_str())) {
+            None => Ok(names),
+            Some(name) => Err(ErrorKind::Column {
+                column: name.clone(),
+                what: "two coefficients would have this name".to_string(),
+                help: Some(
+                    "rename the column, leave it out with --exclude, or use --no-intercept".to_string(),
+                ),
+            }
+            .into()),
+        }
+    }
+
+    /// Center and scale of each coefficient's column: 0 and 1 but for standardised numbers.
+    pub fn transform(&self) -> (Vec<f64>, Vec<f64>) {
+        let mut centers_and_scales = vec![(0.0, 1.0); usize::from(self.intercept)];
+        for feature in &self.features {
+            let of_feature = match feature.coding {
+                Coding::Number { center, scale } => (center, scale),
+                _ => (0.0, 1.0),
+            };
+            centers_and_scales.extend(vec![of_feature; feature.width()]);
+        }
+        centers_and_scales.into_iter().unzip()
+    }
+
+    /// Coefficients on the user's own scale: `β_j = θ_j / scale_j`, and the intercept that goes with them,
+    /// `β_0 = θ_0 − Σ θ_j center_j / scale_j`. Without an intercept no column is centred, so none is needed.
+    pub fn to_user_scale(&self, theta: &[f64]) -> Vec<f64> {
+        let mut beta = theta.to_vec();
+        let mut j = usize::from(self.intercept);
+        for feature in &self.features {
+            if let Coding::Number { center, scale } = feature.coding {
+                beta[j] = theta[j] / scale;
+                if self.intercept {
+                    beta[0] -= beta[j] * center;
+                }
+            }
+            j += feature.width();
+        }
+        beta
+    }
+
+    /// The inverse of [`Encoding::to_user_scale`].
+    pub fn from_user_scale(&self, beta: &[f64]) -> Vec<f64> {
+        let mut theta = beta.to_vec();
+        let mut j = usize::from(self.intercept);
+        for feature in &self.features {
+            if let Coding::Number { center, scale } = feature.coding {
+                theta[j] = beta[j] * scale;
+                if self.intercept {
+                    theta[0] += beta[j] * center;
+                }
+            }
+            j += feature.width();
+        }
+        theta
+    }
+
+    /// Refuses rows whose label is none of the two.
+    pub fn check_labels(&self, block: &Block) -> Result<()> {
+        match block.columns.get(self.features.len()) {
+            Some(column) => self.label.check(block, column),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads a block as points.
+    pub fn encoder<'a>(&'a self, block: &'a Block) -> Result<Encoder<'a>> {
+        let mut lane = usize::from(self.intercept);
+        let mut inputs = Vec::with_capacity(self.features.len());
+        for (feature, column) in self.features.iter().zip(&block.columns) {
+            inputs.push(Input::new(feature, self.unseen, block, column, lane)?);
+            lane += feature.width();
+        }
+        let label = LabelInput::new(&self.label, &block.columns[self.features.len()])?;
+        // A coreset's rows come without the column: their weights are kept beside them.
+        let weights = match (&self.weight, block.columns.get(self.features.len() + 1)) {
+            (Some(_), Some(Column::Number(weights))) => Some(&weights[..]),
+            _ => None,
+        };
+        let numbers = block.columns.iter().filter_map(|column| match column {
+            Column::Number(values) => Some(&values[..]),
+            Column::Text { .. } => None,
+        });
+        let numbers = numbers.collect();
+        let (intercept, groups) = (self.intercept, None);
+        Ok(Encoder { block, dim: lane, intercept, inputs, label, weights, numbers, groups })
+    }
+}
+
+/// A block read as points, a tile at a time.
+pub struct Encoder<'a> {
+    pub(crate) block: &'a Block,
+    dim: usize,
+    intercept: bool,
+    inputs: Vec<Input<'a>>,
+    label: LabelInput<'a>,
+    weights: Option<&'a [f64]>,
+    /// All columns of numbers.
+    numbers: Vec<&'a [f64]>,
+    /// The numbers of the groups that the rows are in, where they are known.
+    groups: Option<Vec<u8>>,
+}
+
+/// Where the lanes of one feature come from.
+enum Input<'a> {
+    Number {
+        values: &'a [f64],
+        lane: usize,
+        center: f64,
+        factor: f64,
+    },
+    /// For each of the block's own codes the lane that is 1, or none for the reference.
+    Levels {
+        codes: &'a [u32],
+        lanes: Vec<Option<usize>>,
+        first: usize,
+        width: usize,
+    },
+}
+
+impl<'a> Input<'a> {
+    fn new(
+        feature: &Feature,
+        unseen: Unseen,
+        block: &Block,
+        column: &'a Column,
+        lane: usize,
+    ) -> Result<Input<'a>> {
+        match (&feature.coding, column) {
+            (Coding::Number { center, scale }, Column::Number(values)) => {
+                Ok(Input::Number { values, lane, center: *center, factor: 1.0 / scale })
+            }
+            (Coding::Boolean, Column::Number(values)) => {
+                Ok(Input::Number { values, lane, center: 0.0, factor: 1.0 })
+            }
+            (Coding::Levels { reference, levels }, Column::Text { codes, levels: own }) => {
+                let lanes = own
+                    .iter()
+                    .enumerate()
+                    .map(|(code, level)| match levels.binary_search(level) {
+                        Ok(position) => Ok(Some(lane + position)),
+                        Err(_) if level == reference || unseen == Unseen::Reference => Ok(None),
+                        // A dictionary may know more levels than its rows have.
+                        Err(_) => match codes.iter().position(|&own| own as usize == code) {
+                            Some(row) => {
+                                Err(unseen_level(&feature.column, level, &row_name(block.position(row))))
+                            }
+                            None => Ok(None),
+                        },
+                    })
+                    .collect::<Result<Vec<_>>>()?;
+                Ok(Input::Levels { codes, lanes, first: lane, width: levels.len() })
+            }
+            (Coding::Number { .. } | Coding::Boolean, Column::Text { codes, levels }) => {
+                let (row, what) = stray_text(codes, levels);
+                Err(ErrorKind::Column {
+                    column: feature.column.clone(),
+                    what: format!(
+                        "{what} in {}, and the encoding has numbers",
+                        row_name(block.position(row))
+                    ),
+                    help: Some("repair the value".to_string()),
+                }
+                .into())
+            }
+            (Coding::Levels { .. }, Column::Number(_)) => Err(ErrorKind::Column {
+                column: feature.column.clone(),
+                what: "holds numbers, and the encoding has categories".to_string(),
+                help: Some("read it as text, with --text where there is such a flag".to_string()),
+            }
+            .into()),
+        }
+    }
+}
+
+/// Where a column of numbers that was read as text first has what is no number, and what that is.
+pub(crate) fn stray_text(codes: &[u32], levels: &[String]) -> (usize, String) {
+    let is_number =
+        |code: &u32| levels.get(*code as usize).is_none_or(|level| level.trim().parse::<f64>().is_ok());
+    let row = codes.iter().position(|code| !is_number(code)).unwrap_or(0);
+    let value = codes.get(row).and_then(|code| levels.get(*code as usize)).map_or("", String::as_str);
+    (row, format!("'{value}' is not a number"))
+}
+
+pub(crate) fn unseen_level(column: &str, level: &str, row: &str) -> crate::base::error::Error {
+    ErrorKind::Column {
+        column: column.to_string(),
+        what: format!("the level '{level}' in {row} was not there when the encoding was learnt"),
+        help: Some(
+            "where there is such a flag, take it for the reference level with --unseen reference".to_string(),
+        ),
+    }
+    .into()
+}
+
+impl Label {
+    /// Refuses a block of rows with a label that is neither of the two values; [`Encoding::encoder`] takes all that is not
+    /// positive for negative. Data that an encoding was learnt from needs no such check, other data does.
+    pub fn check(&self, block: &Block, column: &Column) -> Result<()> {
+        let number = |value: &LabelValue| match value {
+            LabelValue::Number(number) => Some(*number),
+            LabelValue::Boolean(truth) => Some(f64::from(u8::from(*truth))),
+            LabelValue::Text(_) => None,
+        };
+        let unknown = match column {
+            Column::Number(values) => {
+                let known = [number(&self.negative), number(&self.positive)];
+                let row = values.iter().position(|value| !known.contains(&Some(*value)));
+                row.map(|row| (row, values[row].to_string()))
+            }
+            Column::Text { codes, levels } => {
+                let known = [&self.negative, &self.positive];
+                let is_known = |level: &String| {
+                    known.iter().any(|k| matches!(k, LabelValue::Text(text) if text == level))
+                };
+                let strangers: Vec<bool> = levels.iter().map(|level| !is_known(level)).collect();
+                let row =
+                    codes.iter().position(|code| strangers.get(*code as usize).copied().unwrap_or(true));
+                row.map(|row| (row, levels.get(codes[row] as usize).cloned().unwrap_or_default()))
+            }
+        };
+        match unknown {
+            None => Ok(()),
+            Some((row, value)) => Err(ErrorKind::Column {
+                column: self.column.clone(),
+                what: format!(
+                    "{} has the label '{value}', which was not there when the encoding was learnt",
+                    row_name(block.position(row))
+                ),
+                help: Some("name the data that the coreset was made of".to_string()),
+            }
+            .into()),
+        }
+    }
+}
+
+/// Where the signs `y` come from.
+enum LabelInput<'a> {
+    Number { values: &'a [f64], positive: f64 },
+    Text { codes: &'a [u32], positive: Option<u32> },
+}
+
+impl<'a> LabelInput<'a> {
+    fn new(label: &Label, column: &'a Column) -> Result<LabelInput<'a>> {
+        match (&label.positive, column) {
+            (LabelValue::Number(positive), Column::Number(values)) => {
+                Ok(LabelInput::Number { values, positive: *positive })
+            }
+            (LabelValue::Boolean(positive), Column::Number(values)) => {
+                Ok(LabelInput::Number { values, positive: f64::from(u8::from(*positive)) })
+            }
+            (LabelValue::Text(positive), Column::Text { codes, levels }) => {
+                let positive = levels.iter().position(|level| level == positive).map(|code| code as u32);
+                Ok(LabelInput::Text { codes, positive })
+            }
+            _ => Err(ErrorKind::Column {
+                column: label.column.clone(),
+                what: "is of another kind than the encoding says".to_string(),
+                help: None,
+            }
+            .into()),
+        }
+    }
+}
+
+/// Room for one tile.
+#[derive(Clone, Debug)]
+pub struct Scratch {
+    z: Vec<Lane>,
+    w: Lane,
+    y: Lane,
+}
+
+impl Scratch {
+    /// Room for points of dimension `dim`.
+    pub fn new(dim: usize) -> Scratch {
+        Scratch { z: vec![Lane::ZERO; dim], w: Lane::ZERO, y: Lane::ZERO }
+    }
+}
+
+impl Encoder<'_> {
+    /// The same, where the numbers of the groups that the rows are in may be known.
+    pub(crate) fn with_groups(self, groups: Option<Vec<u8>>) -> Self {
+        Encoder { groups, ..self }
+    }
+
+    /// Room for its tiles.
+    pub fn scratch(&self) -> Scratch {
+        Scratch::new(self.dim)
+    }
+
+    /// How many tiles the block has.
+    pub fn tiles(&self) -> usize {
+        self.block.len.div_ceil(TILE)
+    }
+
+    /// The tiles in parts, each with what belongs to its rows, of which there is one a row.
+    pub(crate) fn parts_with<'n, T>(&self, mut numbers: &'n mut [T]) -> Vec<(Range<usize>, &'n mut [T])> {
+        let with_numbers = |tiles: Range<usize>| {
+            let rows = (tiles.len() * TILE).min(numbers.len());
+            let (own, rest) = std::mem::take(&mut numbers).split_at_mut(rows);
+            numbers = rest;
+            (tiles, own)
+        };
+        in_parts(self.tiles()).map(with_numbers).collect()
+    }
+
+    /// Tile `t`: rows `t·TILE` and on of the block, as points `z = y·x` with their weights.
+    pub fn tile<'s>(&'s self, t: usize, scratch: &'s mut Scratch) -> Tile<'s> {
+        let rows = t * TILE..self.block.len.min((t + 1) * TILE);
+        let len = rows.len();
+        vectorized(
+            #[inline(always)]
+            || self.fill(rows.clone(), scratch),
+        );
+        let ahead = Ahead { columns: &self.numbers, row: t * TILE };
+        let alike = self.weights.is_none() && len == TILE;
+        let groups = self.groups.as_deref().map(|groups| &groups[rows]);
+        Tile { z: &scratch.z, w: &scratch.w, len, alike, groups, ahead }
+    }
+
+    #[inline(always)]
+    fn fill(&self, rows: Range<usize>, scratch: &mut Scratch) {
+        self.fill_labels(rows.clone(), &mut scratch.y);
+        self.fill_weights(rows.clone(), &mut scratch.w);
+        if self.intercept {
+            scratch.z[0] = scratch.y;
+        }
+        for input in &self.inputs {
+            input.fill(rows.clone(), &scratch.y, &mut scratch.z);
+        }
+    }
+
+    /// The signs `y`; 0 for padding, so that `z = 0` there.
+    #[inline(always)]
+    fn fill_labels(&self, rows: Range<usize>, y: &mut Lane) {
+        y[rows.len()..].fill(0.0);
+        match &self.label {
+            LabelInput::Number { values, positive } => {
+                for (y, value) in y.iter_mut().zip(&values[rows]) {
+                    *y = if value == positive { 1.0 } else { -1.0 };
+                }
+            }
+            LabelInput::Text { codes, positive } => {
+                for (y, code) in y.iter_mut().zip(&codes[rows]) {
+                    *y = if Some(*code) == *positive { 1.0 } else { -1.0 };
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn fill_weights(&self, rows: Range<usize>, w: &mut Lane) {
+        let len = rows.len();
+        w[len..].fill(0.0);
+        match self.weights {
+            Some(weights) => w[..len].copy_from_slice(&weights[rows]),
+            None => w[..len].fill(1.0),
+        }
+    }
+}
+
+impl Input<'_> {
+    /// Encodes some rows into their lanes of a tile.
+    #[inline(always)]
+    fn fill(&self, rows: Range<usize>, y: &Lane, z: &mut [Lane]) {
+        match self {
+            Input::Number { values, lane, center, factor } => {
+                let z = &mut z[*lane];
+                if let Some(values) = values[rows.clone()].first_chunk::<TILE>() {
+                    for r in 0..TILE {
+                        z[r] = (values[r] - center) * factor * y[r];
+                    }
+                } else {
+                    z[rows.len()..].fill(0.0);
+                    for ((z, value), y) in z.iter_mut().zip(&values[rows]).zip(y.iter()) {
+                        *z = (value - center) * factor * y;
+                    }
+                }
+            }
+            Input::Levels { codes, lanes, first, width } => {
+                z[*first..first + width].fill(Lane::ZERO);
+                for (r, code) in codes[rows].iter().enumerate() {
+                    if let Some(Some(lane)) = lanes.get(*code as usize) {
+                        z[*lane][r] = y[r];
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::block::{Segment, TextBuilder};
+
+    fn encoding() -> Encoding {
+        Encoding {
+            label: Label {
+                column: "y".into(),
+                negative: LabelValue::Number(0.0),
+                positive: LabelValue::Number(1.0),
+            },
+            weight: None,
+            intercept: true,
+            features: vec![
+                Feature { column: "age".into(), coding: Coding::Number { center: 40.0, scale: 10.0 } },
+                Feature {
+                    column: "city".into(),
+                    coding: Coding::Levels { reference: "B".into(), levels: vec!["A".into(), "C".into()] },
+                },
+            ],
+            unseen: Unseen::Error,
+        }
+    }
+
+    fn block(n: usize) -> Block {
+        let mut city = TextBuilder::default();
+        (0..n).for_each(|row| city.push(Some(["C", "B", "A"][row % 3])));
+        let ages: Vec<f64> = (0..n).map(|row| 30.0 + row as f64).collect();
+        let labels: Vec<f64> = (0..n).map(|row| (row % 2) as f64).collect();
+        let columns = vec![Column::Number(ages.into()), city.finish(), Column::Number(labels.into())];
+        Block::new(0, 0, Segment { columns, len: n })
+    }
+
+    #[test]
+    fn columns_of_another_kind_are_told_with_what_is_strange() {
+        let told = |columns: Vec<Column>| {
+            let block = Block::new(0, 0, Segment { columns, len: 3 });
+            encoding().encoder(&block).err().map(|error| error.to_string())
+        };
+        let mut ages = TextBuilder::default();
+        ["40", "old", "41"].iter().for_each(|age| ages.push(Some(age)));
+        let mut columns = block(3).columns.clone();
+        columns[0] = ages.finish();
+        let expected = "column 'age': 'old' is not a number in row 2, and the encoding has numbers";
+        assert_eq!(told(columns.clone()).as_deref(), Some(expected));
+        columns.swap(0, 2);
+        columns[1] = columns[0].clone();
+        let expected = "column 'city': holds numbers, and the encoding has categories";
+        assert_eq!(told(columns).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn rows_become_points() {
+        let (encoding, block) = (encoding(), block(40 * TILE + 5));
+        assert_eq!(encoding.coefficient_names(), ["intercept", "age", "city=A", "city=C"]);
+        let encoder = encoding.encoder(&block).expect("an encoder");
+        let mut scratch = Scratch::new(encoding.dim());
+        for t in 0..encoder.tiles() {
+            let tile = encoder.tile(t, &mut scratch);
+            assert_eq!(tile.alike, t < 40);
+            for r in 0..TILE {
+                let row = t * TILE + r;
+                let mut z = vec![0.0; 4];
+                tile.copy_row(r, &mut z);
+                if r >= tile.len {
+                    assert_eq!((z, tile.w[r]), (vec![0.0; 4], 0.0));
+                    continue;
+                }
+                let y = if row % 2 == 1 { 1.0 } else { -1.0 };
+                let age = y * (row as f64 - 10.0) / 10.0;
+                let expected = [y, age, y * f64::from(row % 3 == 2), y * f64::from(row.is_multiple_of(3))];
+                z.iter().zip(expected).for_each(|(z, e)| assert!((z - e).abs() < 1e-12, "row {row}"));
+                assert_eq!(tile.w[r], 1.0);
+            }
+        }
+    }
+
+    #[test]
+    fn rows_with_weights_are_not_alike() {
+        let mut block = block(TILE);
+        block.columns.push(Column::Number(vec![2.0; TILE].into()));
+        let encoding = Encoding { weight: Some("w".into()), ..encoding() };
+        let encoder = encoding.encoder(&block).expect("an encoder");
+        let (mut scratch, twos) = (encoder.scratch(), Lane::of(2.0));
+        let tile = encoder.tile(0, &mut scratch);
+        assert_eq!((tile.alike, tile.w), (false, &twos));
+    }
+
+    #[test]
+    fn parts_of_a_block_are_all_of_it() {
+        let encoding = encoding();
+        for rows in [0, 1, TILE - 1, TILE, TILE + 1, 4 * TILE, 5 * TILE, 9 * TILE + 1] {
+            let block = block(rows);
+            let encoder = encoding.encoder(&block).expect("an encoder");
+            let mut numbers = vec![0.0; rows];
+            let parts = encoder.parts_with(&mut numbers);
+            let tiles: Vec<usize> = parts.iter().flat_map(|(tiles, _)| tiles.clone()).collect();
+            assert_eq!(tiles, (0..encoder.tiles()).collect::<Vec<usize>>(), "{rows} rows");
+            for (tiles, numbers) in &parts {
+                assert_eq!(numbers.len(), rows.min(tiles.end * TILE) - tiles.start * TILE, "{rows} rows");
+            }
+        }
+    }
+
+    #[test]
+    fn the_way_back_gives_the_same_linear_predictor() {
+        let encoding = encoding();
+        let theta = [0.3, -1.2, 0.5, 0.7];
+        let beta = encoding.to_user_scale(&theta);
+        let age = 52.0;
+        let on_model_scale = theta[0] + theta[1] * (age - 40.0) / 10.0 + theta[2];
+        assert!((beta[0] + beta[1] * age + beta[2] - on_model_scale).abs() < 1e-12);
+        for (there, back) in theta.iter().zip(encoding.from_user_scale(&beta)) {
+            assert!((there - back).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn an_encoding_survives_json() {
+        let text = serde_json::to_string(&encoding()).expect("json");
+        assert_eq!(serde_json::from_str::<Encoding>(&text).expect("an encoding"), encoding());
+    }
+
+    #[test]
+    fn an_unseen_level_is_an_error() {
+        let mut other = encoding();
+        other.features[1].coding = Coding::Levels { reference: "B".into(), levels: vec!["A".into()] };
+        let error = other.encoder(&block(9)).err().expect("an error");
+        assert_eq!(
+            error.to_string(),
+            "column 'city': the level 'C' in row 1 was not there when the encoding was learnt"
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! The full data behind a coreset or a posterior: opened as its encoding says, and recognised by its fingerprint.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::error::{ErrorKind, Result};
+use crate::data::block::{Block, Kind};
+use crate::data::fingerprint::Fingerprint;
+use crate::data::source::{Input, OpenOptions, Source, open_inputs};
+use crate::data::table::{Roles, Table};
+use crate::encoding::{Coding, Encoding, LabelValue};
+use crate::engine::Engine;
+use crate::engine::pass::Pass;
+
+/// Opens data whose columns an encoding knows: the same features in the same order, label and weight.
+pub fn open_as(encoding: &Encoding, inputs: Vec<Input>, options: &OpenOptions) -> Result<Table> {
+    open_with(encoding, options, |options| open_inputs(inputs.clone(), options))
+}
+
+/// The same for data that is not in files: `open` opens it, as often as it is asked.
+pub fn open_with(
+    encoding: &Encoding,
+    options: &OpenOptions,
+    open: impl Fn(&OpenOptions) -> Result<Box<dyn Source>>,
+) -> Result<Table> {
+    let features = options.features.or(encoding.highest_index());
+    let mut options = OpenOptions { features, ..options.clone() };
+    // A first look tells which columns must be read as text for the encoding to understand them.
+    let looked = open(&options)?;
+    let is_text = |column: &str| {
+        encoding
+            .features
+            .iter()
+            .any(|feature| feature.column == column && matches!(feature.coding, Coding::Levels { .. }))
+            || (encoding.label.column == column && matches!(encoding.label.positive, LabelValue::Text(_)))
+    };
+    let text = looked.fields().iter().filter(|field| field.kind != Kind::Text && is_text(&field.name));
+    options.text.extend(text.map(|field| field.name.clone()));
+    options.text.sort();
+    options.text.dedup();
+    let roles = Roles {
+        label: encoding.label.column.clone(),
+        weight: encoding.weight.clone(),
+        features: Some(encoding.features.iter().map(|feature| feature.column.clone()).collect()),
+        exclude: Vec::new(),
+    };
+    Table::new(open(&options)?, &roles)
+}
+
+/// Rows and what tells them from others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// How many there are.
+    pub rows: u64,
+    /// Their fingerprint.
+    pub fingerprint: Fingerprint,
+}
+
+impl Identity {
+    /// That of a block's rows.
+    pub fn of(block: &Block) -> Identity {
+        Identity { rows: block.len as u64, fingerprint: Fingerprint::of(block) }
+    }
+
+    /// Adds other rows.
+    pub fn merge(&mut self, other: Identity) {
+        self.rows += other.rows;
+        self.fingerprint.merge(other.fingerprint);
+    }
+
+    /// Refuses rows that are not the recorded ones.
+    pub fn expect(&self, recorded: Identity) -> Result<()> {
+        let what = if self.rows != recorded.rows {
+            format!("it has {} rows in use, and {} were recorded", self.rows, recorded.rows)
+        } else if self.fingerprint != recorded.fingerprint {
+            format!("its fingerprint is {}, and {} was recorded", self.fingerprint, recorded.fingerprint)
+        } else {
+            return Ok(());
+        };
+        Err(ErrorKind::OtherData { what }.into())
+    }
+}
+
+/// The pass that recognises data, where no other pass does so on its way.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Recognising<'a> {
+    /// Whose labels the rows must have.
+    encoding: Option<Cow<'a, Encoding>>,
+}
+
+impl Pass for Recognising<'_> {
+    const NAME: &'static str = "recognising the data";
+    type State = Identity;
+    type Worker = ();
+
+    fn worker(&self) {}
+
+    fn visit(&self, _worker: &mut (), block: &Block) -> Result<Identity> {
+        self.encoding.as_ref().map_or(Ok(()), |encoding| encoding.check_labels(block))?;
+        Ok(Identity::of(block))
+    }
+
+    fn merge(&self, state: &mut Identity, next: Identity) {
+        state.merge(next);
+    }
+}
+
+/// What an engine's rows are: one pass.
+pub fn identity(engine: &impl Engine) -> Result<Identity> {
+    Ok(engine.run(&Recognising { encoding: None })?.unwrap_or_default())
+}
+
+/// The same for rows whose labels must be those of an encoding.
+///
+/// # Errors
+/// If one is neither of the two.
+pub fn identity_as(engine: &impl Engine, encoding: &Encoding) -> Result<Identity> {
+    Ok(engine.run(&Recognising { encoding: Some(Cow::Borrowed(encoding)) })?.unwrap_or_default())
+}

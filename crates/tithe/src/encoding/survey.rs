@@ -1,0 +1,992 @@
+//! The first look at all rows: what the encoding needs (moments, levels, label values), what is wrong with
+//! the data, and a uniform choice of rows for the clustering. One pass.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::moments::{MomentSums, Moments, sweep};
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::math::vectorized;
+use crate::base::rng::{Purpose, Seed};
+use crate::data::block::{Block, Column, Copying, Field, INEXACT, Kind, MISSING_CODE, RowSet, row_name};
+use crate::data::fingerprint::{Fingerprint, RowHasher, STRIP};
+use crate::data::table::Table;
+use crate::encoding::{Coding, Encoding, Feature, Label, LabelValue, Unseen, unseen_level};
+use crate::engine::parts::{in_parts, share_out};
+use crate::engine::pass::Pass;
+use crate::engine::{Engine, Missing};
+use crate::reservoir::slots::{Picked, Racer, Races, Slots};
+
+/// What the encoding should be like.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EncodingSettings {
+    /// Add an intercept.
+    pub intercept: bool,
+    /// Scale columns of numbers to standard deviation 1 and, where there is an intercept, centre them.
+    pub standardize: bool,
+    /// The label's positive value; needed only where the label is text.
+    pub positive: Option<String>,
+    /// Most levels that a column of text may have.
+    pub max_levels: usize,
+    /// The encoding itself, where it is known and nothing is to be learnt: the data must fit it.
+    pub known: Option<Encoding>,
+    /// What becomes of levels that were not there when the encoding was learnt.
+    pub unseen: Unseen,
+}
+
+impl Default for EncodingSettings {
+    fn default() -> EncodingSettings {
+        EncodingSettings {
+            intercept: true,
+            standardize: true,
+            positive: None,
+            max_levels: 100,
+            known: None,
+            unseen: Unseen::Error,
+        }
+    }
+}
+
+impl EncodingSettings {
+    /// Refuses what contradicts an encoding that is already known: it is used as it is.
+    pub fn check_against(
+        &self,
+        known: &Encoding,
+        label: Option<&str>,
+        features: Option<&[String]>,
+        exclude: &[String],
+    ) -> Result<()> {
+        let is_feature = |name: &String| known.features.iter().any(|feature| feature.column == *name);
+        let scaled = |feature: &Feature| matches!(feature.coding, Coding::Number { center, scale } if (center, scale) != (0.0, 1.0));
+        let others = |named: &[String]| named.len() != known.features.len() || !named.iter().all(is_feature);
+        let contradictions = [
+            ("--label", label.is_some_and(|label| label != known.label.column)),
+            ("--positive", self.positive.as_ref().is_some_and(|word| !is_named(&known.label.positive, word))),
+            ("--features", features.is_some_and(others)),
+            ("--exclude", exclude.iter().any(is_feature)),
+            ("--no-intercept", !self.intercept && known.intercept),
+            ("--no-standardize", !self.standardize && known.features.iter().any(scaled)),
+        ];
+        match contradictions.iter().find(|(_, found)| *found) {
+            Some((setting, _)) => Err(Error::setting(
+                *setting,
+                "contradicts the encoding that was given, which is used as it is",
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The pass.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Survey {
+    /// How many of the columns are features.
+    features: usize,
+    max_levels: usize,
+    races: Races,
+    seed: Seed,
+}
+
+/// What the pass found, for some blocks.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Found {
+    rows_read: u64,
+    rows: u64,
+    columns: Vec<ColumnFound>,
+    picks: Slots,
+    fingerprint: Fingerprint,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct ColumnFound {
+    flaws: Flaws,
+    moments: Moments,
+    levels: Levels,
+    numbers: Numbers,
+    not_positive: Option<(u64, f64)>,
+}
+
+/// Values that cannot be computed with.
+#[derive(Default, Serialize, Deserialize)]
+struct Flaws {
+    missing: u64,
+    infinite: u64,
+    inexact: u64,
+    /// The first row that has one.
+    first: Option<RowSet>,
+}
+
+/// How much there is of a value, by weight, and the position of the first row that has it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Seen {
+    mass: f64,
+    first: u64,
+}
+
+/// The levels of a column of text, while there are not too many.
+#[derive(Default, Serialize, Deserialize)]
+struct Levels {
+    seen: BTreeMap<String, Seen>,
+    too_many: bool,
+}
+
+/// The distinct numbers of the label; more than two are too many, so few are kept. Every row counts once.
+#[derive(Default, Serialize, Deserialize)]
+struct Numbers(Vec<(f64, Seen)>);
+
+const NUMBERS_KEPT: usize = 4;
+
+/// Columns of a faulty row that are shown.
+const ROW_SHOWN: usize = 8;
+
+/// What a survey gives to the driver.
+pub struct Learnt {
+    /// The encoding.
+    pub encoding: Encoding,
+    /// Rows of the input.
+    pub rows_read: u64,
+    /// Rows in use; the others were dropped for a missing value.
+    pub rows: u64,
+    /// The sum of the weights of the rows in use.
+    pub mass: f64,
+    /// What tells these rows from others.
+    pub fingerprint: Fingerprint,
+    /// Rows chosen uniformly (by weight): 1,000 times for each cluster.
+    pub picks: Picked,
+    /// The first of these, at most 2.5 % of the data: the clustering looks at them.
+    pub clustering_picks: Picked,
+    /// Mean and standard deviation of each feature that holds numbers.
+    pub moments: Vec<Option<(f64, f64)>>,
+    /// Things the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// Runs the survey and learns the encoding; chooses rows for a clustering with `clusters` centres.
+pub fn survey(
+    engine: &impl Engine,
+    settings: &EncodingSettings,
+    missing: Missing,
+    clusters: usize,
+    seed: Seed,
+) -> Result<Learnt> {
+    let table = engine.table();
+    let features = table.features().len();
+    let pass = Survey { features, max_levels: settings.max_levels, races: Races::new(1000 * clusters), seed };
+    let found = engine.run(&pass)?.ok_or_else(|| no_rows(nothing_in(table)))?;
+    let row_name = |row| engine.row_name(row);
+    check(table, &found, missing, &row_name)?;
+    let (encoding, warnings) = match &settings.known {
+        Some(known) => (fitting(known, settings.unseen, table, &found, &row_name)?, Vec::new()),
+        None => learn(table, &found, settings, &row_name)?,
+    };
+    encoding.distinct_names()?;
+    let moments = table.features().iter().zip(&found.columns).map(|(field, column)| {
+        let Moments { mass, mean, squares } = column.moments;
+        (field.kind == Kind::Number).then(|| (mean, (squares / mass).sqrt()))
+    });
+    let moments = moments.collect();
+    // L = min(1000k, 0.025 N), but enough for a clustering to make sense of where N is small.
+    let wanted = (found.rows / 40).max(20 * clusters as u64) as usize;
+    let mass = found.picks.total;
+    let finish = |slots: Slots| slots.finish().ok_or_else(|| no_rows(nothing_in(table)));
+    let fewer = (wanted < pass.races.slots()).then(|| {
+        let mut fewer = found.picks.clone();
+        fewer.truncate(wanted);
+        fewer
+    });
+    let picks = finish(found.picks)?;
+    let clustering_picks = fewer.map_or_else(|| Ok(picks.clone()), finish)?;
+    Ok(Learnt {
+        encoding,
+        rows_read: found.rows_read,
+        rows: found.rows,
+        mass,
+        fingerprint: found.fingerprint,
+        picks,
+        clustering_picks,
+        moments,
+        warnings,
+    })
+}
+
+/// Checks rows of a table before they are taken in for good: all values can be used, and where the encoding is known, it knows
+/// their levels and labels.
+pub(crate) fn check_rows(
+    table: &Table,
+    block: &Block,
+    known: Option<&Encoding>,
+    settings: &EncodingSettings,
+    missing: Missing,
+) -> Result<()> {
+    if block.len == 0 {
+        return Ok(());
+    }
+    let pass = Survey {
+        features: table.features().len(),
+        max_levels: settings.max_levels,
+        races: Races::new(0),
+        seed: Seed(0),
+    };
+    let found = pass.visit(&mut pass.worker(), block)?;
+    check(table, &found, missing, &row_name)?;
+    let Some(known) = known else { return Ok(()) };
+    let encoding = fitting(known, settings.unseen, table, &found, &row_name)?;
+    encoding.encoder(block).map(|_| ())
+}
+
+fn no_rows(what: impl Into<String>) -> Error {
+    ErrorKind::NoRows { what: what.into() }.into()
+}
+
+fn nothing_in(table: &Table) -> String {
+    match &table.source().files()[..] {
+        [file] => format!("'{}' has no rows", file.display()),
+        _ => "the data has no rows".to_string(),
+    }
+}
+
+impl Pass for Survey {
+    const NAME: &'static str = "learning the columns";
+    type State = Found;
+    type Worker = Racer;
+
+    fn worker(&self) -> Racer {
+        self.races.racer()
+    }
+
+    fn visit(&self, racer: &mut Racer, block: &Block) -> Result<Found> {
+        let features = self.features;
+        let weights = match block.columns.get(features + 1) {
+            Some(Column::Number(weights)) => Some(&weights[..]),
+            _ => None,
+        };
+        // Who wins depends on nothing but the weights: the rows are copied while they are at hand.
+        let mut rng = self.seed.stream(Purpose::ClusteringRows, block.stream);
+        let outcome = match weights {
+            None => racer.outcome_alike(block.len, &mut rng),
+            // A weight that is not one is reported by `check`; it must not spoil the race before that.
+            Some(weights) => {
+                let usable = weights.iter().all(|weight| *weight > 0.0 && weight.is_finite());
+                racer.outcome(if usable { weights } else { &[] }, &mut rng)
+            }
+        };
+        // Without weights the label is summed like the features: its hash comes with it.
+        let summed = if weights.is_some() { features } else { block.columns.len() };
+        let hasher = RowHasher::new(block);
+        let parts = in_parts(block.len.div_ceil(STRIP)).collect();
+        let swept =
+            share_out(parts, |strips| Swept::of(block, strips, &outcome.rows, weights, &hasher, summed));
+        let mut all = Swept::nothing(summed);
+        swept.into_iter().for_each(|swept| all.merge(swept));
+        let Swept { moments, fingerprint, copied } = all;
+        let picks = outcome.slots(RowSet::concat(copied), |row| weights.map_or(1.0, |weights| weights[row]));
+        let columns = block
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(c, column)| match column {
+                Column::Number(values) if c < features => number_feature(block, values, moments[c]),
+                Column::Number(values) if c == features => number_label(block, values),
+                Column::Number(values) => weight_column(block, values),
+                Column::Text { codes, levels } => {
+                    self.text(block, codes, levels, weights, self.levels_kept(c))
+                }
+            })
+            .collect();
+        Ok(Found { rows_read: block.rows_read as u64, rows: block.len as u64, columns, picks, fingerprint })
+    }
+
+    fn merge(&self, found: &mut Found, next: Found) {
+        found.rows_read += next.rows_read;
+        found.rows += next.rows;
+        found.picks.merge(next.picks);
+        found.fingerprint.merge(next.fingerprint);
+        for (c, (ours, theirs)) in found.columns.iter_mut().zip(next.columns).enumerate() {
+            ours.flaws.merge(theirs.flaws);
+            ours.moments.merge(theirs.moments);
+            ours.levels.merge(theirs.levels, self.levels_kept(c));
+            theirs.numbers.0.into_iter().for_each(|(value, seen)| ours.numbers.add(value, seen));
+            ours.not_positive = ours.not_positive.or(theirs.not_positive);
+        }
+    }
+
+    fn relocate(&self, found: &mut Found, place: &dyn Fn(u64) -> u64) {
+        found.picks.relocate(place);
+        for column in &mut found.columns {
+            column.flaws.first.iter_mut().for_each(|row| row.relocate(place));
+            column.not_positive = column.not_positive.map(|(position, value)| (place(position), value));
+            let numbers = column.numbers.0.iter_mut().map(|(_, seen)| seen);
+            numbers.chain(column.levels.seen.values_mut()).for_each(|seen| seen.first = place(seen.first));
+        }
+    }
+}
+
+/// What one look at some rows finds.
+struct Swept {
+    moments: Vec<Moments>,
+    fingerprint: Fingerprint,
+    copied: Vec<RowSet>,
+}
+
+impl Swept {
+    fn nothing(columns: usize) -> Swept {
+        Swept {
+            moments: vec![Moments::default(); columns],
+            fingerprint: Fingerprint::default(),
+            copied: Vec::new(),
+        }
+    }
+
+    /// Looks at some strips of a block, and copies those of its `picked` rows that are in them. A strip's hashes stay at hand while the
+    /// columns go by, and its rows for the copy.
+    fn of(
+        block: &Block,
+        strips: Range<usize>,
+        picked: &[usize],
+        weights: Option<&[f64]>,
+        hasher: &RowHasher<'_>,
+        summed: usize,
+    ) -> Swept {
+        let mut sums: Vec<MomentSums> = vec![MomentSums::default(); summed];
+        let mut fingerprint = Fingerprint::default();
+        let [first, end] =
+            [strips.start, strips.end].map(|strip| picked.partition_point(|&row| row < strip * STRIP));
+        let mut copying = Copying::new(block, &picked[first..end]);
+        for strip in strips {
+            let rows = strip * STRIP..block.len.min((strip + 1) * STRIP);
+            fingerprint.merge(sweep(block, rows.clone(), weights, hasher, &mut sums));
+            copying.go_on(rows.end);
+        }
+        let moments = sums.iter().map(MomentSums::moments).collect();
+        Swept { moments, fingerprint, copied: vec![copying.finish()] }
+    }
+
+    fn merge(&mut self, next: Swept) {
+        self.moments.iter_mut().zip(next.moments).for_each(|(ours, theirs)| ours.merge(theirs));
+        self.fingerprint.merge(next.fingerprint);
+        self.copied.extend(next.copied);
+    }
+}
+
+impl Survey {
+    /// How many levels of a column are kept: of a feature as many as it may have, of the label a few.
+    fn levels_kept(&self, column: usize) -> usize {
+        if column < self.features { self.max_levels } else { NUMBERS_KEPT }
+    }
+
+    fn text(
+        &self,
+        block: &Block,
+        codes: &[u32],
+        levels: &[String],
+        weights: Option<&[f64]>,
+        limit: usize,
+    ) -> ColumnFound {
+        let mut found = ColumnFound::default();
+        let mut by_code: Vec<(f64, Option<usize>)> = vec![(0.0, None); levels.len()];
+        for (row, &code) in codes.iter().enumerate() {
+            match by_code.get_mut(code as usize) {
+                Some((mass, first)) => {
+                    *mass += weights.map_or(1.0, |weights| weights[row]);
+                    first.get_or_insert(row);
+                }
+                None => found.flaws.add(block, row, MISSING_CODE == code, false),
+            }
+        }
+        for (level, (mass, first)) in levels.iter().zip(by_code) {
+            if let Some(row) = first {
+                found.levels.add(level, Seen { mass, first: block.position(row) }, limit);
+            }
+        }
+        found
+    }
+}
+
+fn number_feature(block: &Block, values: &[f64], moments: Moments) -> ColumnFound {
+    let flaws = if moments.squares.is_finite() { Flaws::default() } else { Flaws::of(block, values) };
+    ColumnFound { flaws, moments, ..ColumnFound::default() }
+}
+
+fn number_label(block: &Block, values: &[f64]) -> ColumnFound {
+    let mut numbers = Numbers::default();
+    let mut flaws = Flaws::default();
+    // Nearly always all rows hold one of the first two values.
+    for (row, &value) in values.iter().enumerate() {
+        if numbers.0.len() == 2 {
+            break;
+        }
+        if !numbers.0.iter().any(|(known, _)| *known == value) && value.is_finite() {
+            numbers.0.push((value, Seen { mass: 0.0, first: block.position(row) }));
+        }
+    }
+    let value = |at: usize| numbers.0.get(at).map_or(f64::NAN, |(value, _)| *value);
+    let (one, other) = (value(0), value(1));
+    let (ones, others) = vectorized(
+        #[inline(always)]
+        || {
+            let (mut ones, mut others) = (0u64, 0u64);
+            for value in values {
+                ones += u64::from(*value == one);
+                others += u64::from(*value == other);
+            }
+            (ones, others)
+        },
+    );
+    numbers.0.iter_mut().zip([ones, others]).for_each(|((_, seen), count)| seen.mass = count as f64);
+    if ones + others != values.len() as u64 {
+        flaws = Flaws::of(block, values);
+        numbers = Numbers::default();
+        for (row, value) in values.iter().enumerate().filter(|(_, value)| value.is_finite()) {
+            numbers.add(*value, Seen { mass: 1.0, first: block.position(row) });
+        }
+    }
+    ColumnFound { numbers, flaws, ..ColumnFound::default() }
+}
+
+fn weight_column(block: &Block, values: &[f64]) -> ColumnFound {
+    let row = values.iter().position(|value| *value <= 0.0);
+    ColumnFound {
+        flaws: Flaws::of(block, values),
+        not_positive: row.map(|row| (block.position(row), values[row])),
+        ..ColumnFound::default()
+    }
+}
+
+impl Flaws {
+    fn of(block: &Block, values: &[f64]) -> Flaws {
+        let mut flaws = Flaws::default();
+        for (row, value) in values.iter().enumerate().filter(|(_, value)| !value.is_finite()) {
+            let inexact = value.to_bits() == INEXACT.to_bits();
+            flaws.add(block, row, value.is_nan() && !inexact, inexact);
+        }
+        flaws
+    }
+
+    fn add(&mut self, block: &Block, row: usize, missing: bool, inexact: bool) {
+        self.missing += u64::from(missing);
+        self.inexact += u64::from(inexact);
+        self.infinite += u64::from(!missing && !inexact);
+        self.first.get_or_insert_with(|| RowSet::copy(block, &[row]));
+    }
+
+    fn merge(&mut self, next: Flaws) {
+        self.missing += next.missing;
+        self.infinite += next.infinite;
+        self.inexact += next.inexact;
+        self.first = self.first.take().or(next.first);
+    }
+
+    fn describe(&self, column: &str, row_name: impl Fn(u64) -> String) -> Option<String> {
+        let kinds = [
+            (self.missing, "missing"),
+            (self.infinite, "infinite"),
+            (self.inexact, "integers beyond 2^53, which are not exact"),
+        ];
+        let counts: Vec<String> = kinds
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, kind)| format!("{count} {kind}"))
+            .collect();
+        let row = row_name(*self.first.as_ref()?.positions.first()?);
+        Some(format!("'{column}' ({}, the first in {row})", counts.join(", ")))
+    }
+}
+
+impl Seen {
+    fn merge(&mut self, other: Seen) {
+        self.mass += other.mass;
+        self.first = self.first.min(other.first);
+    }
+}
+
+impl Levels {
+    fn add(&mut self, level: &str, seen: Seen, limit: usize) {
+        if let Some(known) = self.seen.get_mut(level) {
+            known.merge(seen);
+        } else if self.seen.len() < limit {
+            self.seen.insert(level.to_string(), seen);
+        } else {
+            self.too_many = true;
+        }
+    }
+
+    fn merge(&mut self, next: Levels, limit: usize) {
+        self.too_many |= next.too_many;
+        next.seen.into_iter().for_each(|(level, seen)| self.add(&level, seen, limit));
+    }
+}
+
+impl Numbers {
+    fn add(&mut self, value: f64, seen: Seen) {
+        if let Some((_, known)) = self.0.iter_mut().find(|(known, _)| *known == value) {
+            known.merge(seen);
+        } else if self.0.len() < NUMBERS_KEPT {
+            self.0.push((value, seen));
+        }
+    }
+}
+
+/// Refuses data that cannot be used, with all that is wrong with it in one message.
+fn check(table: &Table, found: &Found, missing: Missing, row_name: &dyn Fn(u64) -> String) -> Result<()> {
+    if found.rows == 0 && found.rows_read > 0 {
+        return Err(no_rows(format!(
+            "all {} rows were dropped: each has a missing, infinite or inexact value",
+            found.rows_read
+        )));
+    }
+    let flaws: Vec<String> = table
+        .fields()
+        .iter()
+        .zip(&found.columns)
+        .filter_map(|(field, column)| column.flaws.describe(&field.name, row_name))
+        .collect();
+    if missing == Missing::Error && !flaws.is_empty() {
+        let mut what = format!("values that cannot be used in {}", flaws.join(", "));
+        // Rows that stand in no file are found by what they hold.
+        if table.source().files().is_empty()
+            && let Some((at, row)) =
+                found.columns.iter().zip(0..).find_map(|(c, at)| Some((at, c.flaws.first.as_ref()?)))
+        {
+            what = format!("{what}; {}", shown(table.fields(), row, at));
+        }
+        return Err(ErrorKind::Missing { what }.into());
+    }
+    for (field, column) in table.features().iter().zip(&found.columns) {
+        let Moments { mass, squares, .. } = column.moments;
+        if field.kind == Kind::Number && mass > 0.0 && !(squares / mass).is_finite() {
+            return Err(too_large(field.name.clone()));
+        }
+    }
+    for (field, column) in table.fields().iter().zip(&found.columns) {
+        if let Some((position, value)) = column.not_positive {
+            return Err(ErrorKind::Column {
+                column: field.name.clone(),
+                what: format!(
+                    "the weight in {} is {value}, but weights must be positive",
+                    row_name(position)
+                ),
+                help: Some("leave such rows out of the data".to_string()),
+            }
+            .into());
+        }
+    }
+    if let Some(weight) = table.weight()
+        && !found.picks.total.is_finite()
+    {
+        return Err(ErrorKind::Column {
+            column: weight.name.clone(),
+            what: "the weights add up to more than a number can hold".to_string(),
+            help: Some("give smaller ones: only their proportions and their total matter".to_string()),
+        }
+        .into());
+    }
+    Ok(())
+}
+
+/// A row in words, as far as the columns about `at`.
+fn shown(fields: &[Field], row: &RowSet, at: usize) -> String {
+    let start = at.saturating_sub(ROW_SHOWN / 2).min(fields.len().saturating_sub(ROW_SHOWN));
+    let shown = (start..fields.len().min(start + ROW_SHOWN))
+        .filter_map(|c| Some(format!("{} = {}", fields[c].name, row.segment.columns.get(c)?.show(0))));
+    format!(
+        "row {} has {}",
+        row.positions.first().map_or(0, |row| row + 1),
+        shown.collect::<Vec<_>>().join(", ")
+    )
+}
+
+fn learn(
+    table: &Table,
+    found: &Found,
+    settings: &EncodingSettings,
+    row_name: &dyn Fn(u64) -> String,
+) -> Result<(Encoding, Vec<String>)> {
+    let mut warnings = Vec::new();
+    let center = settings.standardize && settings.intercept && !table.source().is_sparse();
+    let features = table
+        .features()
+        .iter()
+        .zip(&found.columns)
+        .map(|(field, column)| feature(field, column, settings, center, &mut warnings))
+        .collect::<Result<Vec<_>>>()?;
+    let is_feature = |name: &str| features.iter().any(|feature: &Feature| feature.column == name);
+    if is_feature("weight") && is_feature("row") {
+        let what = "columns 'weight' and 'row' are taken for features";
+        let remedy = "if this is a coreset, name 'weight' as the weight and exclude 'row'";
+        warnings.push(format!("{what}: {remedy}"));
+    }
+    let label = label(table.label(), &found.columns[features.len()], settings, row_name)?;
+    let weight = table.weight().map(|field| field.name.clone());
+    let unseen = settings.unseen;
+    let encoding = Encoding { label, weight, intercept: settings.intercept, features, unseen };
+    if encoding.dim() == 0 {
+        let what = "no coefficient is left: there is no intercept, and every feature is constant";
+        return Err(Error::setting("--no-intercept", what));
+    }
+    Ok((encoding, warnings))
+}
+
+/// The known encoding, if the data is of its columns, its levels and its two classes.
+fn fitting(
+    known: &Encoding,
+    unseen: Unseen,
+    table: &Table,
+    found: &Found,
+    row_name: &dyn Fn(u64) -> String,
+) -> Result<Encoding> {
+    let expected = known.features.iter().map(|feature| &feature.column).chain([&known.label.column]);
+    let there = table.features().iter().chain([table.label()]);
+    for (name, field) in expected.clone().zip(there) {
+        if *name != field.name {
+            let what = format!("stands where the encoding has '{name}'");
+            return Err(ErrorKind::Column { column: field.name.clone(), what, help: None }.into());
+        }
+    }
+    if expected.count() != table.features().len() + 1 {
+        let what =
+            format!("knows {} features and there are {}", known.features.len(), table.features().len());
+        return Err(Error::setting("--encoding", what));
+    }
+    for (feature, ColumnFound { moments: Moments { mass, mean, squares }, .. }) in
+        known.features.iter().zip(&found.columns)
+    {
+        if let Coding::Number { center, scale } = feature.coding {
+            let far = ((mean - center).abs() + (squares / mass).sqrt()) / scale;
+            // Columns of text have neither mass nor mean.
+            if *mass > 0.0 && !(far * far * mass).is_finite() {
+                return Err(too_large(feature.column.clone()));
+            }
+        }
+    }
+    let classes = [&known.label.negative, &known.label.positive];
+    let values = label_values(table.label(), &found.columns[known.features.len()])?;
+    if let Some((third, seen)) = values.iter().find(|(value, _)| !classes.contains(&value)) {
+        let what = format!(
+            "the label has the value '{third}' in {}, and the encoding knows '{}' and '{}'",
+            row_name(seen.first),
+            classes[0],
+            classes[1]
+        );
+        return Err(ErrorKind::Column { column: known.label.column.clone(), what, help: None }.into());
+    }
+    let unseen = if unseen == Unseen::Error { known.unseen } else { unseen };
+    if unseen == Unseen::Error {
+        let strangers = known.features.iter().zip(&found.columns).flat_map(|(feature, column)| {
+            let levels = column.levels.seen.iter().filter(|(level, _)| !feature.knows(level));
+            levels.map(|(level, seen)| (seen.first, level, &feature.column))
+        });
+        if let Some((first, level, column)) = strangers.min() {
+            return Err(unseen_level(column, level, &row_name(first)));
+        }
+    }
+    Ok(Encoding { weight: table.weight().map(|field| field.name.clone()), unseen, ..known.clone() })
+}
+
+fn too_large(column: String) -> Error {
+    ErrorKind::Column {
+        column,
+        what: "has values too large to be squared".to_string(),
+        help: Some("give it in larger units".to_string()),
+    }
+    .into()
+}
+
+fn feature(
+    field: &Field,
+    found: &ColumnFound,
+    settings: &EncodingSettings,
+    center: bool,
+    warnings: &mut Vec<String>,
+) -> Result<Feature> {
+    let column = field.name.clone();
+    let constant = |warnings: &mut Vec<String>| {
+        warnings.push(format!(
+            "column '{column}' is constant: it is kept, but the data says nothing about its coefficient"
+        ));
+    };
+    // A constant other than 0 is an intercept where the model has no other.
+    let is_intercept = |mean: f64| !settings.intercept && mean != 0.0;
+    let coding = match field.kind {
+        Kind::Boolean => {
+            if found.moments.squares == 0.0 && !is_intercept(found.moments.mean) {
+                constant(warnings);
+            }
+            Coding::Boolean
+        }
+        Kind::Number => {
+            let Moments { mass, mean, squares } = found.moments;
+            let sd = (squares / mass).sqrt();
+            if sd == 0.0 && !is_intercept(mean) {
+                constant(warnings);
+            }
+            let scale = if settings.standardize && sd > 0.0 { sd } else { 1.0 };
+            Coding::Number { center: if center { mean } else { 0.0 }, scale }
+        }
+        Kind::Text => {
+            if found.levels.too_many {
+                return Err(ErrorKind::Column {
+                    what: format!("has more than {} levels", settings.max_levels),
+                    help: Some(format!(
+                        "leave it out with --exclude {column}, group its levels, or allow more with --max-levels"
+                    )),
+                    column,
+                }
+                .into());
+            }
+            // The most frequent level; of equals the first in the alphabet.
+            let reference = found
+                .levels
+                .seen
+                .iter()
+                .rev()
+                .max_by(|a, b| a.1.mass.total_cmp(&b.1.mass))
+                .map_or(String::new(), |(level, _)| level.clone());
+            let levels: Vec<String> =
+                found.levels.seen.keys().filter(|level| **level != reference).cloned().collect();
+            if levels.is_empty() {
+                warnings.push(format!(
+                    "column '{column}' has only the level '{reference}': it has no coefficient"
+                ));
+            }
+            Coding::Levels { reference, levels }
+        }
+        Kind::Unsupported => return Err(unsupported(field)),
+    };
+    Ok(Feature { column, coding })
+}
+
+fn unsupported(field: &Field) -> Error {
+    let what = format!("holds {}, which cannot be used", field.data_type);
+    ErrorKind::Column { column: field.name.clone(), what, help: None }.into()
+}
+
+/// The label's values, the first few of them, in order.
+fn label_values(field: &Field, found: &ColumnFound) -> Result<Vec<(LabelValue, Seen)>> {
+    let numbers = found.numbers.0.iter();
+    let levels = found.levels.seen.iter();
+    let mut values: Vec<_> = match field.kind {
+        Kind::Boolean => numbers.map(|(v, seen)| (LabelValue::Boolean(*v != 0.0), *seen)).collect(),
+        Kind::Number => numbers.map(|(v, seen)| (LabelValue::Number(*v), *seen)).collect(),
+        Kind::Text => levels.map(|(level, seen)| (LabelValue::Text(level.clone()), *seen)).collect(),
+        Kind::Unsupported => return Err(unsupported(field)),
+    };
+    values.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(std::cmp::Ordering::Equal));
+    Ok(values)
+}
+
+fn label(
+    field: &Field,
+    found: &ColumnFound,
+    settings: &EncodingSettings,
+    row_name: &dyn Fn(u64) -> String,
+) -> Result<Label> {
+    let seen = label_values(field, found)?;
+    let values: Vec<&LabelValue> = seen.iter().map(|(value, _)| value).collect();
+    let column = field.name.clone();
+    let refuse = |what: String, help: String| -> Result<Label> {
+        Err(ErrorKind::Column { column: column.clone(), what, help: Some(help) }.into())
+    };
+    let listed =
+        values.iter().take(NUMBERS_KEPT).map(|value| format!("'{value}'")).collect::<Vec<_>>().join(", ");
+    match values.len() {
+        0 => {
+            return refuse(
+                "the label has no value".to_string(),
+                "name another column with --label".to_string(),
+            );
+        }
+        1 => {
+            return refuse(
+                format!("the label has only the value {listed}; a model needs both classes"),
+                "name another column with --label, or data with both classes".to_string(),
+            );
+        }
+        2 if !found.levels.too_many => {}
+        _ => {
+            // Of three, one is often a slip: it helps to know where it is. Of more, the rest is not listed.
+            let more = match &seen[..] {
+                [_, _, _] => seen.iter().min_by(|a, b| a.1.mass.total_cmp(&b.1.mass)).map_or(
+                    String::new(),
+                    |(value, seen)| {
+                        format!("; the rarest, '{value}', comes first in {}", row_name(seen.first))
+                    },
+                ),
+                _ => ", …".to_string(),
+            };
+            return refuse(
+                format!("the label has more than two values: {listed}{more}"),
+                "a label has two classes: keep the rows of two, or make a column that is true for one of them"
+                    .to_string(),
+            );
+        }
+    }
+    let positive = match &settings.positive {
+        Some(wanted) => values.iter().position(|value| is_named(value, wanted)),
+        None if field.kind == Kind::Text => match larger(values[0], values[1]) {
+            Some(larger) => Some(larger),
+            None => {
+                return refuse(
+                    format!("the label's values are {listed}, and nothing says which is the positive one"),
+                    format!("name it, for example --positive {}", values[1]),
+                );
+            }
+        },
+        None => Some(1),
+    };
+    let Some(positive) = positive else {
+        let wanted = settings.positive.as_deref().unwrap_or_default();
+        return refuse(
+            format!("the label's values are {listed}; none is '{wanted}'"),
+            format!("name one of them, for example --positive {}", values[1]),
+        );
+    };
+    Ok(Label { column, negative: values[1 - positive].clone(), positive: values[positive].clone() })
+}
+
+/// Which of two labels is the larger, if they are categories called by numbers, or by false and true.
+fn larger(first: &LabelValue, second: &LabelValue) -> Option<usize> {
+    let (first, second) = (first.to_string(), second.to_string());
+    if (&first[..], &second[..]) == ("false", "true") {
+        return Some(1);
+    }
+    let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
+    let (first, second) = (number(&first)?, number(&second)?);
+    (first != second).then_some(usize::from(second > first))
+}
+
+/// True if the user's word names the value: `1`, `1.0` and `+1` are the same number.
+fn is_named(value: &LabelValue, wanted: &str) -> bool {
+    match value {
+        LabelValue::Number(number) => wanted.trim().parse::<f64>().is_ok_and(|wanted| wanted == *number),
+        LabelValue::Boolean(truth) => wanted.trim().eq_ignore_ascii_case(&truth.to_string()),
+        LabelValue::Text(text) => text == wanted,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::data::block::{Segment, TextBuilder};
+
+    #[test]
+    fn categories_called_by_numbers_have_an_order() {
+        let larger = |first: &str, second: &str| {
+            larger(&LabelValue::Text(first.to_string()), &LabelValue::Text(second.to_string()))
+        };
+        assert_eq!(
+            [larger("0", "1"), larger("-1", "1"), larger("10", "9"), larger("false", "true")],
+            [Some(1), Some(1), Some(0), Some(1)]
+        );
+        for (first, second) in [("no", "yes"), ("1", "nan"), ("1", "1.0"), ("1", "true"), ("inf", "1")] {
+            assert_eq!(larger(first, second), None, "{first} {second}");
+        }
+    }
+
+    pub(super) fn numbers(count: usize, seed: u64) -> Vec<f64> {
+        let lots = crate::base::rng::Lots::new(&mut Seed(seed).stream(Purpose::Generate, 0));
+        (0..count as u64).map(|place| lots.unit(place) * 3.0 - 1.0).collect()
+    }
+
+    #[test]
+    fn the_fingerprint_is_that_of_the_rows_whatever_the_columns_are() {
+        let len = 2500;
+        let text = || {
+            let mut text = TextBuilder::default();
+            (0..len).for_each(|row| text.push(Some(["a", "b", "c"][row % 3])));
+            text.finish()
+        };
+        let number = |seed: u64| Column::Number(numbers(len, seed).into());
+        for features in [vec![number(1)], vec![number(1), number(2)], vec![number(1), text(), number(2)]] {
+            for weighted in [false, true] {
+                let count = features.len();
+                let mut columns = features.clone();
+                columns.push(Column::Number((0..len).map(|row| (row % 2) as f64).collect()));
+                columns.extend(weighted.then(|| Column::Number(vec![2.0; len].into())));
+                let block = Block::new(0, 0, Segment { columns, len });
+                let pass = Survey { features: count, max_levels: 10, races: Races::new(20), seed: Seed(3) };
+                let found = pass.visit(&mut pass.worker(), &block).expect("a state");
+                assert_eq!(found.fingerprint, Fingerprint::of(&block));
+            }
+        }
+    }
+
+    /// A block of more parts than one, the last of them short; its column of numbers rises, so that its parts have other means.
+    #[test]
+    fn a_block_in_parts_is_surveyed_as_a_whole_by_any_number_of_threads() {
+        let len = 5 * STRIP + 3;
+        let rising: Vec<f64> = numbers(len, 1).iter().zip(0..).map(|(x, row)| x + f64::from(row)).collect();
+        let mut text = TextBuilder::default();
+        (0..len).for_each(|row| text.push(Some(["a", "b", "c"][row % 3])));
+        let label = Column::Number((0..len).map(|row| (row % 2) as f64).collect());
+        let columns = vec![Column::Number(rising.clone().into()), text.finish(), label];
+        let all_weights: Vec<f64> = numbers(len, 2).iter().map(|x| x + 1.5).collect();
+        for weights in [None, Some(&all_weights)] {
+            let mut columns = columns.clone();
+            columns.extend(weights.map(|weights| Column::Number(weights.clone().into())));
+            let block = Block::new(0, 1000, Segment { columns, len });
+            let surveyed = || {
+                let pass = Survey { features: 2, max_levels: 10, races: Races::new(500), seed: Seed(3) };
+                pass.visit(&mut pass.worker(), &block).expect("a state")
+            };
+            let found = surveyed();
+            for threads in [1, 2, 5] {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+                let bytes = |found: &Found| rmp_serde::to_vec(found).expect("bytes");
+                assert_eq!(bytes(&pool.install(surveyed)), bytes(&found), "{threads} threads");
+            }
+            let weight = |row: usize| weights.map_or(1.0, |weights| weights[row]);
+            let sum = |of: &dyn Fn(f64) -> f64| -> f64 {
+                rising.iter().enumerate().map(|(row, x)| weight(row) * of(*x)).sum()
+            };
+            let mean = sum(&|x| x) / sum(&|_| 1.0);
+            let squares = sum(&|x| (x - mean).powi(2));
+            let Moments { mean: our_mean, squares: our_squares, .. } = found.columns[0].moments;
+            assert!((our_mean / mean - 1.0).abs() < 1e-12, "{our_mean} against {mean}");
+            assert!((our_squares / squares - 1.0).abs() < 1e-12, "{our_squares} against {squares}");
+            let picked = found.picks.finish().expect("rows");
+            let rows: Vec<usize> = picked.rows.positions.iter().map(|place| *place as usize - 1000).collect();
+            assert!(rows.is_sorted() && rows[0] < STRIP && rows[rows.len() - 1] > 4 * STRIP);
+            let expected = RowSet::copy(&block, &rows);
+            for (at, row) in rows.into_iter().enumerate() {
+                let shown = |set: &RowSet| -> Vec<String> {
+                    set.segment.columns.iter().map(|column| column.show(at)).collect()
+                };
+                assert_eq!(shown(&picked.rows), shown(&expected));
+                assert_eq!(picked.shares[at], weight(row));
+            }
+        }
+    }
+
+    #[test]
+    fn labels_are_counted_as_by_a_plain_loop() {
+        let (nan, infinite) = (f64::NAN, f64::INFINITY);
+        for values in [
+            &[][..],
+            &[1.0; 5],
+            &[0.0, 1.0, 1.0, -0.0],
+            &[2.0, 1.0, 3.0, 1.0],
+            &[nan, 1.0, 0.0, 0.0],
+            &[1.0, 1.0, infinite],
+            &[nan, nan],
+        ] {
+            let column = Column::Number(values.to_vec().into());
+            let block = Block::new(0, 10, Segment { columns: vec![column], len: values.len() });
+            let found = number_label(&block, values);
+            let mut plain = Numbers::default();
+            for (row, value) in values.iter().enumerate().filter(|(_, value)| value.is_finite()) {
+                plain.add(*value, Seen { mass: 1.0, first: block.position(row) });
+            }
+            let told = |numbers: &Numbers| -> Vec<(f64, f64, u64)> {
+                numbers.0.iter().map(|(value, seen)| (*value, seen.mass, seen.first)).collect()
+            };
+            assert_eq!(told(&found.numbers), told(&plain), "{values:?}");
+            assert_eq!(found.flaws.missing, values.iter().filter(|value| value.is_nan()).count() as u64);
+            assert_eq!(
+                found.flaws.infinite,
+                values.iter().filter(|value| value.is_infinite()).count() as u64
+            );
+        }
+    }
+}

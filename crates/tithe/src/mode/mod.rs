@@ -1,0 +1,3 @@
+//! Finds the mode of the full data's posterior in as few passes as possible.
+
+pub mod search;

@@ -1,0 +1,127 @@
+//! A verified posterior on disk: its draws with importance weights, or drawn anew in proportion to them.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, UInt32Array};
+use serde_json::json;
+
+use super::file::{own_name, write_posterior};
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::rng::{Purpose, Seed, open_unit};
+use crate::data::sink::Output;
+use crate::data::sink::parquet::{VERSION, write_table};
+use crate::mcmc::Settings;
+use crate::mcmc::diagnostics::{Finding, Trouble, summary};
+use crate::mcmc::draws::{Chain, Draws};
+use crate::results::fit::Fit;
+use crate::results::verify::{Judgement, Verification};
+
+pub(super) const CORRECTED: &str = "corrected posterior";
+
+/// Writes the draws that were looked at, with a column `weight` of importance weights, which sum to 1.
+pub fn write_corrected(fit: &Fit, verification: &Verification, mut output: Output) -> Result<()> {
+    let names = &fit.draws.names;
+    let own = |name: &str| own_name(name, names);
+    let per_chain = fit.draws.draws_per_chain().max(1);
+    let (center, scale) = fit.encoding.transform();
+    let metadata = json!({
+        "file": CORRECTED,
+        "version": VERSION,
+        "weight_column": own("weight"),
+        "kl": verification.kl,
+        "k_hat": verification.psis.k_hat,
+        "efficiency": verification.efficiency(),
+        "encoding": fit.encoding,
+        "transform": {"coefficients": names, "center": center, "scale": scale},
+        "basis": fit.basis,
+    });
+    let chosen = &verification.chosen;
+    let counts = |count: fn(usize, usize) -> usize| -> ArrayRef {
+        Arc::new(UInt32Array::from_iter_values(chosen.iter().map(|&s| count(s, per_chain) as u32)))
+    };
+    let all: Vec<&[f64]> = fit.draws.rows().collect();
+    let mut columns: Vec<(String, ArrayRef)> = vec![
+        (own("chain"), counts(|s, per_chain| s / per_chain)),
+        (own("draw"), counts(|s, per_chain| s % per_chain)),
+    ];
+    for (i, name) in names.iter().enumerate() {
+        let values = Float64Array::from_iter_values(chosen.iter().map(|&s| all[s][i]));
+        columns.push((name.clone(), Arc::new(values)));
+    }
+    columns.push((own("lp"), Arc::new(Float64Array::from(verification.log_posterior.clone()))));
+    columns.push((own("weight"), Arc::new(Float64Array::from(verification.weights()))));
+    let written = write_table(columns, &metadata, output.file_mut());
+    written.map_err(|error| Error::io("write", output.path(), error))?;
+    output.commit()
+}
+
+/// A smaller share of effective draws is told of in a file of draws that were drawn anew.
+const FEW: f64 = 0.5;
+
+/// Writes as many draws, drawn anew in proportion to their weights: a posterior like any other, of the full data.
+///
+/// # Errors
+/// If the weights cannot be trusted: nothing in the file would tell.
+pub fn write_resampled(fit: &Fit, verification: &Verification, seed: Seed, output: Output) -> Result<()> {
+    let effective = verification.psis.effective_draws();
+    if verification.judgement == Judgement::TooFar {
+        return Err(ErrorKind::Numerical {
+            what: format!(
+                "the draws are too far off to be drawn anew: they are worth {effective:.0} of the full data's"
+            ),
+            help: Some(
+                "build a larger coreset; without resampling, the draws and their weights can be looked at"
+                    .to_string(),
+            ),
+        }
+        .into());
+    }
+    let picked = resample(&verification.weights(), seed);
+    let places: Vec<usize> = picked.iter().map(|&s| verification.chosen[s]).collect();
+    let chain = Chain {
+        lp: picked.iter().map(|&s| verification.log_posterior[s]).collect(),
+        ..fit.draws.pick(&places)
+    };
+    let draws = Draws { names: fit.draws.names.clone(), chains: vec![chain] };
+    let settings = Settings { chains: 1, draws: picked.len(), ..fit.settings };
+    let mut findings = fit.findings.clone();
+    if effective < FEW * picked.len() as f64 {
+        findings.push(Finding {
+            what: Trouble::FewEffectiveDraws,
+            how_much: format!("the draws were drawn anew from others worth {effective:.0} effective ones"),
+            what_to_do: "build a larger coreset, or draw more".to_string(),
+        });
+    }
+    let fit = Fit { summary: summary(&draws), draws, settings, findings, ..fit.clone() };
+    write_posterior(&fit, output)
+}
+
+/// As many places as there are weights, each as often as its weight says, to the nearest whole number (systematic
+/// resampling).
+fn resample(weights: &[f64], seed: Seed) -> Vec<usize> {
+    let n = weights.len();
+    let start = open_unit(&mut seed.stream(Purpose::Resample, 0));
+    let mut picked = Vec::with_capacity(n);
+    let mut above = 0.0;
+    for (s, weight) in weights.iter().enumerate() {
+        above += weight * n as f64;
+        while picked.len() < n && picked.len() as f64 + start <= above {
+            picked.push(s);
+        }
+    }
+    // Rounding may leave the last place empty.
+    picked.resize(n, n.saturating_sub(1));
+    picked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_picked_in_proportion() {
+        let picked = resample(&[0.5, 0.0, 0.25, 0.25], Seed(3));
+        assert_eq!(picked, [0, 0, 2, 3]);
+        assert!(resample(&[], Seed(1)).is_empty());
+    }
+}

@@ -1,0 +1,88 @@
+//! The search for the paper's ε: the largest relative error of the log-likelihood over the ball, `|L − L̃|/|L|`.
+//!
+//! What a search finds is a lower bound of the true supremum. Each round is one pass at many parameters at once.
+
+use rand_distr::{Distribution, StandardNormal};
+
+use crate::base::error::{Error, Result};
+use crate::base::rng::{Purpose, Rng, Seed, open_unit};
+use crate::coreset::Coreset;
+use crate::engine::Engine;
+use crate::model::likelihood::ValueSums;
+use crate::results::verify::log_likelihoods;
+
+/// Parameters in a pass.
+const AT_ONCE: usize = 256;
+/// Passes: the first looks everywhere, each other one around the best so far.
+const ROUNDS: usize = 5;
+/// How many of the best are looked around.
+const BEST: usize = 16;
+
+/// The worst parameter found.
+#[derive(Clone, Debug)]
+pub struct Worst {
+    /// `|L − L̃|/|L|` there: a lower bound of ε.
+    pub relative_error: f64,
+    /// The parameter, on the model's scale.
+    pub theta: Vec<f64>,
+    /// The ball's radius.
+    pub radius: f64,
+    /// Parameters tried.
+    pub tried: usize,
+}
+
+/// Searches the ball of a coreset's guarantee for the largest relative error, over an engine's rows.
+///
+/// # Errors
+/// If the coreset has no ball: uniform ones have none.
+pub fn largest_relative_error(engine: &impl Engine, coreset: &Coreset, seed: Seed) -> Result<Worst> {
+    let facts = coreset.provenance.sensitivity.as_ref().ok_or_else(|| {
+        Error::setting("--epsilon-check", "needs a ball, and this coreset was built without one")
+    })?;
+    let dim = coreset.encoding.dim();
+    let center = facts.theta_star.clone().unwrap_or_else(|| vec![0.0; dim]);
+    let points = coreset.points()?;
+    let mut rng = seed.stream(Purpose::Search, 0);
+    // Offsets from the centre: everywhere in the ball first, half of them on its edge.
+    let mut offsets: Vec<Vec<f64>> = (0..AT_ONCE)
+        .map(|i| {
+            let share = if i % 2 == 0 { 1.0 } else { open_unit(&mut rng) };
+            direction(dim, facts.radius * share, &mut rng)
+        })
+        .collect();
+    let mut best: Vec<(f64, Vec<f64>)> = Vec::new();
+    for round in 0..ROUNDS {
+        let theta: Vec<Vec<f64>> = offsets
+            .iter()
+            .map(|offset| offset.iter().zip(&center).map(|(offset, center)| offset + center).collect())
+            .collect();
+        let (full, _) = log_likelihoods(engine, &coreset.encoding, &theta)?;
+        let mut sums = ValueSums::new(theta.len());
+        points.tiles().for_each(|tile| sums.add_tile(&tile, &theta));
+        let errors = full.iter().zip(sums.finish()).map(|(full, own)| ((full - own) / full).abs());
+        best.extend(errors.zip(offsets).filter(|(error, _)| error.is_finite()));
+        best.sort_by(|a, b| b.0.total_cmp(&a.0));
+        best.truncate(BEST);
+        let reach = facts.radius * 0.5f64.powi(round as i32 + 1);
+        offsets = (0..AT_ONCE)
+            .filter_map(|i| best.get(i % best.len().max(1)))
+            .map(|(_, offset)| {
+                let step = direction(dim, reach, &mut rng);
+                let moved: Vec<f64> = offset.iter().zip(step).map(|(offset, step)| offset + step).collect();
+                let norm = moved.iter().map(|x| x * x).sum::<f64>().sqrt();
+                let shrink = if norm > facts.radius { facts.radius / norm } else { 1.0 };
+                moved.iter().map(|x| x * shrink).collect()
+            })
+            .collect();
+    }
+    let (relative_error, offset) = best.into_iter().next().unwrap_or_else(|| (0.0, vec![0.0; dim]));
+    let theta = offset.iter().zip(&center).map(|(offset, center)| offset + center).collect();
+    Ok(Worst { relative_error, theta, radius: facts.radius, tried: AT_ONCE * ROUNDS })
+}
+
+/// A vector of the given length in a random direction.
+fn direction(dim: usize, length: f64, rng: &mut Rng) -> Vec<f64> {
+    let step: Vec<f64> = (0..dim).map(|_| StandardNormal.sample(rng)).collect();
+    let norm = step.iter().map(|x: &f64| x * x).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
+    step.iter().map(|x| x * length / norm).collect()
+}

@@ -1,0 +1,286 @@
+//! A posterior on disk: a Parquet table of draws on the user's own scale, its story in the metadata.
+//!
+//! The columns are `chain`, `draw`, one for each coefficient, then `lp` and the sampler's statistics under ArviZ's
+//! names. Coefficients keep their names; a column of ours that has the name of a coefficient is called `stats.name`.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, UInt32Type};
+use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, RecordBatch, UInt32Array};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::reader::ChunkReader;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::base::error::{Error, Result};
+use crate::data::sink::Output;
+use crate::data::sink::parquet::{MEMORY, VERSION, read_story, table, write_table, wrong_file};
+use crate::data::source::Input;
+use crate::encoding::{Coding, Encoding};
+use crate::mcmc::diagnostics::{self, Finding};
+use crate::mcmc::draws::{Chain, Draws, Stats};
+use crate::mcmc::{Sampler, Settings};
+use crate::model::Priors;
+use crate::results::fit::{Basis, Fit};
+
+pub(super) const POSTERIOR: &str = "posterior";
+
+/// The story of a posterior file.
+#[derive(Debug, Serialize, Deserialize)]
+struct Metadata {
+    file: String,
+    version: u64,
+    sampler: Sampler,
+    settings: Settings,
+    priors: Vec<NamedPrior>,
+    prior_scale: String,
+    encoding: Encoding,
+    /// From the model's scale to the user's, for readers that know no encoding: `β = θ / scale` for each coefficient, and
+    /// the intercept is `θ₀ − Σ β center`.
+    transform: Value,
+    basis: Basis,
+    findings: Vec<Finding>,
+    /// For readers of the file; worked out again from the draws when it is read.
+    summary: Value,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct NamedPrior {
+    coefficient: String,
+    prior: crate::model::Prior,
+}
+
+/// What the scale that priors are on is called.
+pub fn prior_scale(encoding: &Encoding) -> &'static str {
+    let standardised = encoding.features.iter().any(
+        |feature| matches!(feature.coding, Coding::Number { center, scale } if (center, scale) != (0.0, 1.0)),
+    );
+    if standardised { "standardised" } else { "own" }
+}
+
+/// A column of ours, out of the coefficients' way.
+pub(super) fn own_name(name: &str, coefficients: &[String]) -> String {
+    if coefficients.iter().any(|known| known == name) { format!("stats.{name}") } else { name.to_string() }
+}
+
+/// Writes a posterior. The same posterior gives the same bytes.
+pub fn write_posterior(fit: &Fit, mut output: Output) -> Result<()> {
+    let written = write_to(fit, output.file_mut());
+    written.map_err(|error| Error::io("write", output.path(), error))?;
+    output.commit()
+}
+
+/// The bytes of a posterior's file.
+pub fn posterior_bytes(fit: &Fit) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    write_to(fit, &mut bytes).map_err(|error| Error::io("write", MEMORY, error))?;
+    Ok(bytes)
+}
+
+/// The table of a posterior's file.
+pub fn posterior_table(fit: &Fit) -> Result<RecordBatch> {
+    table(columns(&fit.draws)).map_err(|error| Error::malformed(Path::new(MEMORY), error.to_string()))
+}
+
+fn write_to(fit: &Fit, file: impl Write + Send) -> std::io::Result<()> {
+    let names = &fit.draws.names;
+    let (center, scale) = fit.encoding.transform();
+    let metadata = Metadata {
+        file: POSTERIOR.to_string(),
+        version: VERSION,
+        sampler: fit.sampler,
+        settings: fit.settings,
+        priors: names
+            .iter()
+            .zip(&fit.priors.coefficients)
+            .map(|(name, prior)| NamedPrior { coefficient: name.clone(), prior: *prior })
+            .collect(),
+        prior_scale: prior_scale(&fit.encoding).to_string(),
+        encoding: fit.encoding.clone(),
+        transform: json!({"coefficients": names, "center": center, "scale": scale}),
+        basis: fit.basis.clone(),
+        findings: fit.findings.clone(),
+        summary: json!(fit.summary),
+    };
+    write_table(columns(&fit.draws), &metadata, file)
+}
+
+/// The draws as named columns.
+fn columns(draws: &Draws) -> Vec<(String, ArrayRef)> {
+    let per_chain = draws.draws_per_chain() as u32;
+    let count = draws.chains.len() as u32;
+    let own = |name: &str| own_name(name, &draws.names);
+    let chain =
+        UInt32Array::from_iter_values((0..count).flat_map(|chain| (0..per_chain).map(move |_| chain)));
+    let draw = UInt32Array::from_iter_values((0..count).flat_map(|_| 0..per_chain));
+    let mut columns: Vec<(String, ArrayRef)> =
+        vec![(own("chain"), Arc::new(chain)), (own("draw"), Arc::new(draw))];
+    for (i, name) in draws.names.iter().enumerate() {
+        let values = Float64Array::from_iter_values(draws.rows().map(|beta| beta[i]));
+        columns.push((name.clone(), Arc::new(values)));
+    }
+    let numbers = |values: &dyn Fn(&Chain) -> Vec<f64>| -> ArrayRef {
+        Arc::new(Float64Array::from_iter_values(draws.chains.iter().flat_map(values)))
+    };
+    columns.push((own("lp"), numbers(&|chain| chain.lp.clone())));
+    let stats = || draws.chains.iter().map(|chain| &chain.stats);
+    if stats().all(|stats| *stats == Stats::Independent) {
+        return columns;
+    }
+    let rate = |chain: &Chain| chain.stats.acceptance_rate().unwrap_or_default().to_vec();
+    let step = |chain: &Chain| vec![chain.stats.step_size().unwrap_or(f64::NAN); chain.lp.len()];
+    columns.push((own("acceptance_rate"), numbers(&rate)));
+    columns.push((own("step_size"), numbers(&step)));
+    if !stats().all(|stats| matches!(stats, Stats::Hamiltonian { .. })) {
+        return columns;
+    }
+    let (mut energies, mut depths, mut steps) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut divergent, mut cut) = (Vec::new(), Vec::new());
+    for stats in stats() {
+        if let Stats::Hamiltonian { diverging, energy, tree_depth, n_steps, reached_max_treedepth, .. } =
+            stats
+        {
+            energies.extend_from_slice(energy);
+            depths.extend_from_slice(tree_depth);
+            steps.extend_from_slice(n_steps);
+            divergent.extend_from_slice(diverging);
+            cut.extend_from_slice(reached_max_treedepth);
+        }
+    }
+    columns.push((own("diverging"), Arc::new(BooleanArray::from(divergent))));
+    columns.push((own("energy"), Arc::new(Float64Array::from(energies))));
+    columns.push((own("tree_depth"), Arc::new(UInt32Array::from(depths))));
+    columns.push((own("n_steps"), Arc::new(UInt32Array::from(steps))));
+    columns.push((own("reached_max_treedepth"), Arc::new(BooleanArray::from(cut))));
+    columns
+}
+
+/// Reads a posterior.
+pub fn read_posterior(path: &Path) -> Result<Fit> {
+    read_posterior_from(&Input::file(path))
+}
+
+/// Reads a posterior from anything that has the bytes of its file.
+pub fn read_posterior_from(input: &Input) -> Result<Fit> {
+    let path = input.path();
+    let story = read_story(input)?;
+    if story.kind != POSTERIOR {
+        let what = format!("is a {}, not a posterior", story.kind);
+        return Err(wrong_file(path, &what, "`tithe fit` makes posteriors"));
+    }
+    let damaged = |what: String| wrong_file(path, &what, "fit it again");
+    let metadata: Metadata = serde_json::from_value(story.json)
+        .map_err(|error| damaged(format!("has damaged metadata: {error}")))?;
+    let batches = read_batches(input.open()?).map_err(|error| damaged(format!("cannot be read: {error}")))?;
+    let table = Columns { batches };
+    let names = metadata.encoding.distinct_names()?;
+    let draws = table
+        .draws(&names, metadata.settings, metadata.sampler)
+        .map_err(|column| damaged(format!("has lost its column '{column}', or some of its values")))?;
+    Ok(Fit {
+        summary: diagnostics::summary(&draws),
+        draws,
+        priors: Priors { coefficients: metadata.priors.into_iter().map(|named| named.prior).collect() },
+        encoding: metadata.encoding,
+        sampler: metadata.sampler,
+        settings: metadata.settings,
+        basis: metadata.basis,
+        findings: metadata.findings,
+    })
+}
+
+fn read_batches(file: impl ChunkReader + 'static) -> parquet::errors::Result<Vec<RecordBatch>> {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file)?.build()?;
+    reader.map(|batch| batch.map_err(Into::into)).collect()
+}
+
+/// The table as it was read.
+struct Columns {
+    batches: Vec<RecordBatch>,
+}
+
+/// A column that is not there, or not whole.
+type Lost<T> = std::result::Result<T, String>;
+
+impl Columns {
+    fn draws(&self, names: &[String], settings: Settings, sampler: Sampler) -> Lost<Draws> {
+        let per_chain = settings.draws.max(1);
+        let own = |name: &str| own_name(name, names);
+        let coefficients = names.iter().map(|name| self.numbers(name)).collect::<Lost<Vec<_>>>()?;
+        let lp = self.numbers(&own("lp"))?;
+        if lp.len() != settings.chains.saturating_mul(settings.draws) {
+            return Err(own("lp"));
+        }
+        if let Some(short) = coefficients.iter().position(|values| values.len() != lp.len()) {
+            return Err(names[short].clone());
+        }
+        let mut chains: Vec<Chain> = lp
+            .chunks(per_chain)
+            .enumerate()
+            .map(|(c, lp)| Chain {
+                theta: (c * per_chain..(c + 1) * per_chain)
+                    .flat_map(|row| coefficients.iter().map(move |values| values[row]))
+                    .collect(),
+                lp: lp.to_vec(),
+                stats: Stats::Independent,
+            })
+            .collect();
+        if sampler == Sampler::Laplace {
+            return Ok(Draws { names: names.to_vec(), chains });
+        }
+        let rates = self.numbers(&own("acceptance_rate"))?;
+        let sizes = self.numbers(&own("step_size"))?;
+        let hamiltonian = match sampler {
+            Sampler::Nuts => Some((
+                self.truths(&own("diverging"))?,
+                self.numbers(&own("energy"))?,
+                self.counts(&own("tree_depth"))?,
+                self.counts(&own("n_steps"))?,
+                self.truths(&own("reached_max_treedepth"))?,
+            )),
+            _ => None,
+        };
+        for (c, chain) in chains.iter_mut().enumerate() {
+            let rows = c * per_chain..(c + 1) * per_chain;
+            let acceptance_rate = rates.get(rows.clone()).ok_or("acceptance_rate")?.to_vec();
+            let step_size = *sizes.get(rows.start).ok_or("step_size")?;
+            chain.stats = match &hamiltonian {
+                None => Stats::Metropolis { acceptance_rate, step_size },
+                Some((diverging, energy, tree_depth, n_steps, cut)) => Stats::Hamiltonian {
+                    acceptance_rate,
+                    diverging: diverging.get(rows.clone()).ok_or("diverging")?.to_vec(),
+                    energy: energy.get(rows.clone()).ok_or("energy")?.to_vec(),
+                    tree_depth: tree_depth.get(rows.clone()).ok_or("tree_depth")?.to_vec(),
+                    n_steps: n_steps.get(rows.clone()).ok_or("n_steps")?.to_vec(),
+                    step_size,
+                    reached_max_treedepth: cut.get(rows.clone()).ok_or("reached_max_treedepth")?.to_vec(),
+                },
+            };
+        }
+        Ok(Draws { names: names.to_vec(), chains })
+    }
+
+    fn all<T>(&self, name: &str, values: impl Fn(&ArrayRef) -> Option<Vec<T>>) -> Lost<Vec<T>> {
+        let mut all = Vec::new();
+        for batch in &self.batches {
+            let array = batch.column_by_name(name).filter(|array| array.null_count() == 0);
+            all.extend(array.and_then(&values).ok_or_else(|| name.to_string())?);
+        }
+        Ok(all)
+    }
+
+    fn numbers(&self, name: &str) -> Lost<Vec<f64>> {
+        self.all(name, |array| Some(array.as_primitive_opt::<Float64Type>()?.values().to_vec()))
+    }
+
+    fn counts(&self, name: &str) -> Lost<Vec<u32>> {
+        self.all(name, |array| Some(array.as_primitive_opt::<UInt32Type>()?.values().to_vec()))
+    }
+
+    fn truths(&self, name: &str) -> Lost<Vec<bool>> {
+        self.all(name, |array| Some(array.as_boolean_opt()?.values().iter().collect()))
+    }
+}

@@ -1,0 +1,397 @@
+//! The driver of a fit: weighted rows and priors to draws on the user's own scale, with what they are worth.
+
+use std::borrow::Cow;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::error::{ErrorKind, Result};
+use crate::base::progress::{Event, Observer};
+use crate::base::rng::Seed;
+use crate::coreset::{CalibrationFacts, Coreset, Provenance};
+use crate::data::block::Block;
+use crate::data::fingerprint::Fingerprint;
+use crate::data::points::Points;
+use crate::encoding::survey::{EncodingSettings, Learnt, survey};
+use crate::encoding::{Encoding, Scratch};
+use crate::engine::pass::Pass;
+use crate::engine::{Engine, Missing, thread_pool};
+use crate::mcmc::diagnostics::{self, CoefficientSummary, Finding, Trouble};
+use crate::mcmc::draws::Draws;
+use crate::mcmc::{self, Sampler};
+use crate::mode::search::{full_mode_from_afar, least_margin};
+use crate::model::likelihood;
+use crate::model::{Gaussian, LogDensity, Posterior, Prior, PriorChoice, Priors};
+
+/// How to fit.
+#[derive(Clone, Debug)]
+pub struct FitSettings {
+    /// How to draw.
+    pub sampler: Sampler,
+    /// The priors, on the model's scale.
+    pub priors: PriorChoice,
+    /// How much to draw.
+    pub draws: mcmc::Settings,
+    /// Number of threads; `None` is one a core.
+    pub threads: Option<usize>,
+}
+
+impl Default for FitSettings {
+    fn default() -> FitSettings {
+        FitSettings {
+            sampler: Sampler::Nuts,
+            priors: PriorChoice::default(),
+            draws: mcmc::Settings { seed: Seed(0), ..mcmc::Settings::default() },
+            threads: None,
+        }
+    }
+}
+
+/// A posterior: draws on the user's own scale, and all that is needed to use and to judge them.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    /// The draws, on the user's own scale.
+    pub draws: Draws,
+    /// How rows become points; [`Encoding::from_user_scale`] takes a draw to the model's scale.
+    pub encoding: Encoding,
+    /// The priors, on the model's scale.
+    pub priors: Priors,
+    /// How it was drawn.
+    pub sampler: Sampler,
+    /// How much was drawn.
+    pub settings: mcmc::Settings,
+    /// What was fitted.
+    pub basis: Basis,
+    /// A summary of each coefficient.
+    pub summary: Vec<CoefficientSummary>,
+    /// What is wrong with the draws; empty if all is well.
+    pub findings: Vec<Finding>,
+}
+
+/// The rows that a posterior was fitted to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "kind")]
+pub enum Basis {
+    /// A coreset.
+    Coreset {
+        /// Its rows.
+        size: u64,
+        /// How it was made.
+        provenance: Box<Provenance>,
+    },
+    /// All rows of the data.
+    Data {
+        /// Rows in use.
+        rows: u64,
+        /// Rows of the input.
+        rows_read: u64,
+        /// Rows left out for a missing, infinite or inexact value.
+        rows_dropped: u64,
+        /// The sum of the weights of the rows in use.
+        mass: f64,
+        /// What tells the rows in use from others.
+        fingerprint: Fingerprint,
+        /// What was done with missing values.
+        missing: Missing,
+        /// Things the user should know.
+        warnings: Vec<String>,
+    },
+}
+
+impl Basis {
+    /// Rows of the full data that the posterior speaks of.
+    pub fn rows(&self) -> u64 {
+        match self {
+            Basis::Coreset { provenance, .. } => provenance.rows,
+            Basis::Data { rows, .. } => *rows,
+        }
+    }
+
+    /// What tells these rows from others.
+    pub fn fingerprint(&self) -> Fingerprint {
+        match self {
+            Basis::Coreset { provenance, .. } => provenance.fingerprint,
+            Basis::Data { fingerprint, .. } => *fingerprint,
+        }
+    }
+
+    /// What was done with missing values.
+    pub fn missing(&self) -> Missing {
+        match self {
+            Basis::Coreset { provenance, .. } => provenance.missing,
+            Basis::Data { missing, .. } => *missing,
+        }
+    }
+}
+
+/// Fits the rows of a coreset.
+pub fn fit_coreset(coreset: &Coreset, settings: &FitSettings, observer: &dyn Observer) -> Result<Fit> {
+    let points = coreset.points()?;
+    let basis =
+        Basis::Coreset { size: coreset.rows.len() as u64, provenance: Box::new(coreset.provenance.clone()) };
+    fit_points(&points, &coreset.encoding, basis, settings, observer)
+}
+
+/// Fits all rows of an engine's table. [`Sampler::Laplace`] reads them again for each step and holds none; the
+/// others hold them as points, in at most `memory` bytes.
+pub fn fit_data(
+    engine: &impl Engine,
+    missing: Missing,
+    encoding: &EncodingSettings,
+    settings: &FitSettings,
+    memory: u64,
+) -> Result<Fit> {
+    let learnt = survey(engine, encoding, missing, 1, settings.draws.seed)?;
+    for warning in &learnt.warnings {
+        engine.observer().event(Event::Warning(warning.clone()));
+    }
+    let basis = Basis::Data {
+        rows: learnt.rows,
+        rows_read: learnt.rows_read,
+        rows_dropped: learnt.rows_read - learnt.rows,
+        mass: learnt.mass,
+        fingerprint: learnt.fingerprint,
+        missing,
+        warnings: learnt.warnings.clone(),
+    };
+    if settings.sampler == Sampler::Laplace {
+        return approximate(engine, &learnt.encoding, basis, settings);
+    }
+    let points = all_points(engine, &learnt, memory)?;
+    fit_points(&points, &learnt.encoding, basis, settings, engine.observer())
+}
+
+/// Draws from the posterior of some points.
+fn fit_points(
+    points: &Points,
+    encoding: &Encoding,
+    basis: Basis,
+    settings: &FitSettings,
+    observer: &dyn Observer,
+) -> Result<Fit> {
+    let names = encoding.distinct_names()?;
+    let priors = settings.priors.priors(&names, encoding.intercept)?;
+    let posterior = Posterior::new(points, &priors)?;
+    let pool = thread_pool(settings.threads)?;
+    let approximation = posterior.laplace()?;
+    let (mut gradient, mut scratch) = (vec![0.0; points.dim()], Vec::new());
+    let peak = posterior.value_and_gradient(approximation.mean(), &mut gradient, &mut scratch);
+    let expansion = Expansion { gaussian: &approximation, peak };
+    // The `lp` of a draw is that of what it was drawn from.
+    let density: &dyn LogDensity = if settings.sampler == Sampler::Laplace { &expansion } else { &posterior };
+    let draws = pool.install(|| {
+        mcmc::run(density, &names, &approximation, settings.sampler, &settings.draws, observer)
+    })?;
+    let separated = points.tiles().all(|tile| least_margin(&tile, approximation.mean()) > 0.0);
+    let moved = match &basis {
+        // Without that other mode there is nothing to say.
+        Basis::Coreset { provenance, .. } => {
+            prior_moves(points, provenance, &priors, &approximation, &names).unwrap_or_default()
+        }
+        Basis::Data { .. } => None,
+    };
+    let more = separated.then(separation).into_iter().chain(moved).collect();
+    Ok(finish(draws, encoding, priors, basis, settings, more))
+}
+
+/// Laplace's approximation for all rows, a pass for each Newton step. The `lp` of a draw is the log-posterior's
+/// second-order expansion about its mode: its exact value would cost a pass for every draw.
+fn approximate(
+    engine: &impl Engine,
+    encoding: &Encoding,
+    basis: Basis,
+    settings: &FitSettings,
+) -> Result<Fit> {
+    let names = encoding.distinct_names()?;
+    let priors = settings.priors.priors(&names, encoding.intercept)?;
+    let (gaussian, peak, separated) = full_data_laplace(engine, encoding, &priors)?;
+    let density = Expansion { gaussian: &gaussian, peak };
+    let pool = thread_pool(settings.threads)?;
+    let observer = engine.observer();
+    let draws =
+        pool.install(|| mcmc::run(&density, &names, &gaussian, Sampler::Laplace, &settings.draws, observer))?;
+    Ok(finish(draws, encoding, priors, basis, settings, separated.then(separation).into_iter().collect()))
+}
+
+/// The normal approximation of the full data's posterior, on the model's scale: one pass for each Newton step.
+pub fn laplace_of_data(engine: &impl Engine, encoding: &Encoding, priors: &Priors) -> Result<Gaussian> {
+    full_data_laplace(engine, encoding, priors).map(|(gaussian, ..)| gaussian)
+}
+
+/// The approximation, the log-posterior at its mode, and whether the rows are separated.
+fn full_data_laplace(
+    engine: &impl Engine,
+    encoding: &Encoding,
+    priors: &Priors,
+) -> Result<(Gaussian, f64, bool)> {
+    let (mode, separated) = full_mode_from_afar(engine, encoding, priors)?;
+    let peak = mode.likelihood.value + priors.log_density(&mode.theta);
+    Ok((Gaussian::of_mode(mode, priors)?, peak, separated))
+}
+
+fn separation() -> Finding {
+    Finding {
+        what: Trouble::Separated,
+        how_much: "the coefficients separate the two classes of these rows perfectly (or there is only one class), so the prior alone bounds their size".to_string(),
+        what_to_do: "look for a column that gives the label away, or choose the --prior with care".to_string(),
+    }
+}
+
+/// Standard deviations by which a prior may move the mode from where a coreset was weighed: near it the coreset is as good as all
+/// rows, and farther off nobody has looked.
+const FAR: f64 = 2.0;
+
+/// What to say if these priors lead away from the mode that a coreset is calibrated for.
+fn prior_moves(
+    points: &Points,
+    provenance: &Provenance,
+    priors: &Priors,
+    approximation: &Gaussian,
+    names: &[String],
+) -> Result<Option<Finding>> {
+    let Some(CalibrationFacts { prior_scale, .. }) = provenance.calibration else { return Ok(None) };
+    let certified = Priors { coefficients: vec![Prior::Normal { scale: prior_scale }; names.len()] };
+    if *priors == certified {
+        return Ok(None);
+    }
+    let certified = Posterior::new(points, &certified)?.laplace()?;
+    let moved =
+        |i: usize| (approximation.mean()[i] - certified.mean()[i]).abs() / certified.covariance(i, i).sqrt();
+    let farthest = (0..names.len()).map(|i| (moved(i), i)).max_by(|a, b| a.0.total_cmp(&b.0));
+    Ok(farthest.filter(|(far, _)| *far > FAR).map(|(far, i)| Finding {
+        what: Trouble::PriorMovesMode,
+        how_much: format!(
+            "the coreset was weighed for priors normal:{prior_scale}, and these move the mode {far:.1} standard deviations away for '{}'",
+            names[i]
+        ),
+        what_to_do: "build it with a --prior-scale near theirs, or look at what `tithe verify` says".to_string(),
+    }))
+}
+
+/// From draws on the model's scale to a posterior on the user's.
+fn finish(
+    mut draws: Draws,
+    encoding: &Encoding,
+    priors: Priors,
+    basis: Basis,
+    settings: &FitSettings,
+    more: Vec<Finding>,
+) -> Fit {
+    let dim = draws.dim().max(1);
+    for chain in &mut draws.chains {
+        for theta in chain.theta.chunks_exact_mut(dim) {
+            let beta = encoding.to_user_scale(theta);
+            theta.copy_from_slice(&beta);
+        }
+    }
+    let summary = diagnostics::summary(&draws);
+    let mut findings = diagnostics::findings(&draws, &summary);
+    findings.extend(more);
+    Fit {
+        draws,
+        encoding: encoding.clone(),
+        priors,
+        sampler: settings.sampler,
+        settings: settings.draws,
+        basis,
+        summary,
+        findings,
+    }
+}
+
+/// All rows as points.
+fn all_points(engine: &impl Engine, learnt: &Learnt, memory: u64) -> Result<Points> {
+    let dim = learnt.encoding.dim();
+    let bytes = learnt.rows.saturating_mul(8 * (dim as u64 + 1));
+    if bytes > memory {
+        let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
+        return Err(ErrorKind::Numerical {
+            what: format!(
+                "all {} rows as points take {:.3} GiB, and {:.3} GiB are allowed for them",
+                learnt.rows,
+                gib(bytes),
+                gib(memory)
+            ),
+            help: Some(
+                "make a coreset first with `tithe build`, use --sampler laplace, which holds no rows, or allow more with --memory".to_string(),
+            ),
+        }
+        .into());
+    }
+    Ok(engine
+        .run(&Gathering { encoding: Cow::Borrowed(&learnt.encoding) })?
+        .unwrap_or_else(|| Points::new(dim)))
+}
+
+/// Encodes all rows and keeps them.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Gathering<'a> {
+    encoding: Cow<'a, Encoding>,
+}
+
+impl Pass for Gathering<'_> {
+    const NAME: &'static str = "gathering the rows";
+    type State = Points;
+    type Worker = Scratch;
+
+    fn worker(&self) -> Scratch {
+        Scratch::new(self.encoding.dim())
+    }
+
+    fn visit(&self, scratch: &mut Scratch, block: &Block) -> Result<Points> {
+        let encoder = self.encoding.encoder(block)?;
+        let mut points = Points::new(self.encoding.dim());
+        for t in 0..encoder.tiles() {
+            points.push_tile(&encoder.tile(t, scratch));
+        }
+        Ok(points)
+    }
+
+    fn merge(&self, points: &mut Points, next: Points) {
+        next.tiles().for_each(|tile| points.push_tile(&tile));
+    }
+}
+
+/// A log-density's second-order expansion about its mode.
+struct Expansion<'a> {
+    gaussian: &'a Gaussian,
+    peak: f64,
+}
+
+impl LogDensity for Expansion<'_> {
+    fn dim(&self) -> usize {
+        self.gaussian.dim()
+    }
+
+    fn value_and_gradient(&self, theta: &[f64], gradient: &mut [f64], _scratch: &mut Vec<[f64; 8]>) -> f64 {
+        let mut xi = vec![0.0; theta.len()];
+        self.gaussian.whiten(theta, &mut xi);
+        xi.iter_mut().for_each(|x| *x = -*x);
+        self.gaussian.unwhiten_gradient(&xi, gradient);
+        self.peak - 0.5 * xi.iter().map(|x| x * x).sum::<f64>()
+    }
+}
+
+/// Gradients that NUTS takes for a draw of a usual posterior (three to seven, and a little more during warm-up).
+const GRADIENTS_PER_DRAW: f64 = 7.0;
+/// A whole fit shorter than this is worth no coreset.
+pub const SHORT_FIT: f64 = 10.0;
+
+/// Seconds that a usual fit (4 chains of 1,000 warm-up iterations and 1,000 draws) of `rows` rows like `points` would take
+/// on so many threads, from a quick measurement of the gradient on this machine.
+pub fn whole_fit_seconds(points: &Points, rows: u64, threads: Option<usize>) -> Result<f64> {
+    let threads = thread_pool(threads)?.current_num_threads().min(4) as f64;
+    let theta = vec![0.1; points.dim()];
+    let (mut gradient, mut scratch) = (vec![0.0; points.dim()], Vec::new());
+    let mut sweep = || {
+        let start = Instant::now();
+        std::hint::black_box(likelihood::value_and_gradient(points, &theta, &mut gradient, &mut scratch));
+        start.elapsed().as_secs_f64()
+    };
+    sweep();
+    // The least of a few sweeps: others may be using the machine.
+    let sweep = (0..5).map(|_| sweep()).fold(f64::INFINITY, f64::min);
+    let settings = mcmc::Settings::default();
+    let sweeps = (settings.chains * (settings.warmup + settings.draws)) as f64 * GRADIENTS_PER_DRAW / threads;
+    Ok(sweeps * sweep * rows as f64 / points.len().max(1) as f64)
+}

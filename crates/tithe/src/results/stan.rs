@@ -1,0 +1,112 @@
+//! Draws as CmdStan writes them: one CSV file a chain, for ArviZ, R's posterior and CmdStan's own tools.
+
+use std::fmt::Write;
+
+use crate::base::error::Result;
+use crate::data::sink::Output;
+use crate::mcmc::Sampler;
+use crate::mcmc::draws::Stats;
+use crate::results::fit::Fit;
+
+/// Writes one file a chain; all of them appear together, at the end.
+pub fn write_stan_csv(fit: &Fit, mut outputs: Vec<Output>) -> Result<()> {
+    use std::io::Write as _;
+    for (chain, output) in outputs.iter_mut().enumerate() {
+        let text = chain_text(fit, chain);
+        let written = output.file_mut().write_all(text.as_bytes());
+        written.map_err(|error| crate::base::error::Error::io("write", output.path(), error))?;
+    }
+    outputs.into_iter().try_for_each(Output::commit)
+}
+
+/// A name that Stan allows: letters, digits and underscores, a letter first, none twice and none of Stan's own.
+fn stan_names(names: &[String]) -> Vec<String> {
+    let mut legal: Vec<String> = Vec::new();
+    for name in names {
+        let mut word: String =
+            name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        if !word.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            word.insert_str(0, "b_");
+        }
+        let word = word.trim_end_matches('_').to_string();
+        let mut free = word.clone();
+        let mut number = 2;
+        while legal.contains(&free) {
+            free = format!("{word}_{number}");
+            number += 1;
+        }
+        legal.push(free);
+    }
+    legal
+}
+
+fn chain_text(fit: &Fit, chain: usize) -> String {
+    let names = stan_names(&fit.draws.names);
+    let draws = &fit.draws.chains[chain];
+    let engine = match fit.sampler {
+        Sampler::Nuts => {
+            "#   algorithm = hmc (Default)\n#     hmc\n#       engine = nuts (Default)\n#         nuts\n#           max_depth = 10 (Default)\n"
+        }
+        Sampler::Mala { .. } => "#   algorithm = mala\n",
+        Sampler::Laplace => "#   algorithm = laplace\n",
+    };
+    let mut text = String::new();
+    // What CmdStan's readers look for: the settings, as `name = value` in comments.
+    let _ = write!(
+        text,
+        "# stan_version_major = 2\n# stan_version_minor = 36\n# stan_version_patch = 0\n# model = tithe\n# method = sample (Default)\n#   sample\n#     num_samples = {}\n#     num_warmup = {}\n#     save_warmup = false (Default)\n#     thin = 1 (Default)\n{engine}# id = {}\n# random\n#   seed = {}\n",
+        fit.settings.draws,
+        fit.settings.warmup,
+        chain + 1,
+        fit.settings.seed.0
+    );
+    for (legal, name) in names.iter().zip(&fit.draws.names) {
+        if legal != name {
+            let _ = writeln!(text, "# '{}' is {legal}", name.replace(['\n', '\r'], " "));
+        }
+    }
+    let statistics: &[&str] = match draws.stats {
+        Stats::Hamiltonian { .. } => {
+            &["accept_stat__", "stepsize__", "treedepth__", "n_leapfrog__", "divergent__", "energy__"]
+        }
+        Stats::Metropolis { .. } => &["accept_stat__", "stepsize__"],
+        Stats::Independent => &[],
+    };
+    let header: Vec<&str> = ["lp__"]
+        .into_iter()
+        .chain(statistics.iter().copied())
+        .chain(names.iter().map(String::as_str))
+        .collect();
+    let _ = writeln!(text, "{}", header.join(","));
+    if let Some(step) = draws.stats.step_size() {
+        let _ = write!(text, "# Adaptation terminated\n# Step size = {step}\n");
+    }
+    let dim = fit.draws.dim().max(1);
+    for (i, beta) in draws.theta.chunks_exact(dim).enumerate() {
+        let _ = write!(text, "{}", draws.lp[i]);
+        match &draws.stats {
+            Stats::Hamiltonian {
+                acceptance_rate, diverging, energy, tree_depth, n_steps, step_size, ..
+            } => {
+                let _ = write!(
+                    text,
+                    ",{},{step_size},{},{},{},{}",
+                    acceptance_rate[i],
+                    tree_depth[i],
+                    n_steps[i],
+                    u8::from(diverging[i]),
+                    energy[i]
+                );
+            }
+            Stats::Metropolis { acceptance_rate, step_size } => {
+                let _ = write!(text, ",{},{step_size}", acceptance_rate[i]);
+            }
+            Stats::Independent => {}
+        }
+        for value in beta {
+            let _ = write!(text, ",{value}");
+        }
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,289 @@
+//! Verification: one pass over the full data tells how far a posterior's draws are from the full data's posterior, and
+//! weighs them so that they are draws from it.
+//!
+//! For draws `θ_s` the log-ratio of the full data's posterior to what they were drawn from is `L(θ_s) + ln p(θ_s) − lp_s`.
+//! Half its variance estimates the KL; Pareto-smoothed, it gives importance weights with a measure of their worth.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::data::block::Block;
+use crate::encoding::full_data::Identity;
+use crate::encoding::{Encoding, Scratch};
+use crate::engine::Engine;
+use crate::engine::pass::Pass;
+use crate::model::likelihood::ValueSums;
+use crate::results::fit::Fit;
+use crate::results::psis::Psis;
+
+/// Below this KL no one could tell the two posteriors apart, even with thousands of draws.
+const INDISTINGUISHABLE: f64 = 0.01;
+/// Below this KL means and standard deviations are right for any practical purpose.
+const GOOD: f64 = 0.5;
+/// Below this `k̂` importance weights can be trusted (Vehtari et al. 2024).
+const TRUSTED: f64 = 0.7;
+
+/// How to verify.
+#[derive(Clone, Copy, Debug)]
+pub struct VerifySettings {
+    /// How many of the draws, evenly spaced.
+    pub draws: usize,
+    /// Go on with data that is not what was recorded.
+    pub force: bool,
+}
+
+impl Default for VerifySettings {
+    fn default() -> VerifySettings {
+        VerifySettings { draws: 400, force: false }
+    }
+}
+
+/// In a word, what the draws are worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Judgement {
+    /// The KL is below 0.01.
+    Indistinguishable,
+    /// The KL is below 0.5 and the weights can be trusted.
+    Good,
+    /// The draws are off, but the weights put them right.
+    Correctable,
+    /// The draws are off, and too few of them lie where they should for the weights to put them right.
+    TooFar,
+}
+
+/// A coefficient on the user's own scale.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub sd: f64,
+    /// 5 % quantile: with `q95` the 90 % interval.
+    pub q05: f64,
+    /// 95 % quantile.
+    pub q95: f64,
+}
+
+/// What a verification found.
+#[derive(Clone, Debug)]
+pub struct Verification {
+    /// The draws looked at, as positions among all draws of all chains.
+    pub chosen: Vec<usize>,
+    /// The log-ratio of the full data's posterior to what was drawn from, at each of them, up to a constant.
+    pub log_ratios: Vec<f64>,
+    /// The full data's log-posterior at each of them, unnormalised.
+    pub log_posterior: Vec<f64>,
+    /// KL from the posterior drawn from to the full data's, in nats: half the variance of the log-ratios.
+    pub kl: f64,
+    /// The importance weights and `k̂`.
+    pub psis: Psis,
+    /// The coefficients as drawn, from the draws looked at.
+    pub drawn: Vec<Figures>,
+    /// The coefficients under the full data.
+    pub corrected: Vec<Figures>,
+    /// In a word.
+    pub judgement: Judgement,
+    /// The data.
+    pub identity: Identity,
+    /// Whether it is what was recorded.
+    pub same_data: bool,
+}
+
+impl Verification {
+    /// Independent draws that one weighted draw is worth.
+    pub fn efficiency(&self) -> f64 {
+        self.psis.effective_draws() / self.chosen.len() as f64
+    }
+
+    /// The importance weights; they sum to 1.
+    pub fn weights(&self) -> Vec<f64> {
+        self.psis.log_weights.iter().map(|x| x.exp()).collect()
+    }
+}
+
+/// Verifies a posterior against an engine's rows, opened as the posterior's encoding says.
+///
+/// # Errors
+/// If the rows are not those that the posterior speaks of (unless forced), or their likelihood is not finite.
+pub fn verify(engine: &impl Engine, fit: &Fit, settings: &VerifySettings) -> Result<Verification> {
+    let count = fit.draws.len();
+    if settings.draws < 10 {
+        return Err(Error::setting("--draws", "must be at least 10 to estimate a variance"));
+    }
+    if count < 10 {
+        return Err(ErrorKind::Numerical {
+            what: format!("the posterior has {count} draws, and a variance is estimated from at least 10"),
+            help: Some("fit again with more --draws".to_string()),
+        }
+        .into());
+    }
+    let wanted = settings.draws.min(count);
+    let chosen: Vec<usize> = (0..wanted).map(|s| s * count / wanted).collect();
+    let all: Vec<&[f64]> = fit.draws.rows().collect();
+    let lp: Vec<f64> = fit.draws.chains.iter().flat_map(|chain| chain.lp.iter().copied()).collect();
+    let theta: Vec<Vec<f64>> = chosen.iter().map(|&s| fit.encoding.from_user_scale(all[s])).collect();
+
+    let (values, identity) = log_likelihoods(engine, &fit.encoding, &theta)?;
+    let recorded = Identity { rows: fit.basis.rows(), fingerprint: fit.basis.fingerprint() };
+    let recognised = identity.expect(recorded);
+    let same_data = recognised.is_ok();
+    if !settings.force {
+        recognised?;
+    }
+    let log_posterior: Vec<f64> =
+        theta.iter().zip(&values).map(|(theta, value)| value + fit.priors.log_density(theta)).collect();
+    let log_ratios: Vec<f64> = chosen.iter().zip(&log_posterior).map(|(&s, full)| full - lp[s]).collect();
+    let not_finite = || -> Error {
+        ErrorKind::Numerical {
+            what: "the full data's log-likelihood is not finite at some draws".to_string(),
+            help: Some("look for missing or extreme values in the data".to_string()),
+        }
+        .into()
+    };
+    if log_ratios.iter().any(|ratio| !ratio.is_finite()) {
+        return Err(not_finite());
+    }
+    let psis = Psis::of(&log_ratios).ok_or_else(not_finite)?;
+    let kl = 0.5 * variance(&log_ratios);
+    let figures = |weights: &[f64]| -> Vec<Figures> {
+        (0..fit.draws.dim())
+            .map(|i| weighted_figures(chosen.iter().map(|&s| all[s][i]).zip(weights.iter().copied())))
+            .collect()
+    };
+    let drawn = figures(&vec![1.0 / wanted as f64; wanted]);
+    let corrected = figures(&psis.log_weights.iter().map(|x| x.exp()).collect::<Vec<_>>());
+    let judgement = match kl {
+        _ if kl <= INDISTINGUISHABLE => Judgement::Indistinguishable,
+        _ if kl <= GOOD && psis.k_hat < TRUSTED => Judgement::Good,
+        _ if psis.k_hat < TRUSTED => Judgement::Correctable,
+        _ => Judgement::TooFar,
+    };
+    Ok(Verification {
+        chosen,
+        log_ratios,
+        log_posterior,
+        kl,
+        psis,
+        drawn,
+        corrected,
+        judgement,
+        identity,
+        same_data,
+    })
+}
+
+fn variance(values: &[f64]) -> f64 {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0)
+}
+
+/// Figures of weighted values; the weights sum to 1.
+fn weighted_figures(values: impl Iterator<Item = (f64, f64)>) -> Figures {
+    let mut values: Vec<(f64, f64)> = values.collect();
+    values.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mean: f64 = values.iter().map(|(x, w)| w * x).sum();
+    let squares: f64 = values.iter().map(|(x, w)| w * (x - mean).powi(2)).sum();
+    let effective = 1.0 / values.iter().map(|(_, w)| w * w).sum::<f64>();
+    let sd = (squares * effective / (effective - 1.0).max(1.0)).sqrt();
+    Figures { mean, sd, q05: weighted_quantile(&values, 0.05), q95: weighted_quantile(&values, 0.95) }
+}
+
+/// The quantile of ascending weighted values, between the two nearest by the middles of their shares.
+fn weighted_quantile(sorted: &[(f64, f64)], p: f64) -> f64 {
+    let mut below = 0.0;
+    let mut last: Option<(f64, f64)> = None;
+    for &(x, w) in sorted {
+        let middle = below + 0.5 * w;
+        if middle >= p {
+            return match last {
+                Some((x0, middle0)) if middle > middle0 => {
+                    x0 + (x - x0) * ((p - middle0) / (middle - middle0)).clamp(0.0, 1.0)
+                }
+                _ => x,
+            };
+        }
+        last = Some((x, middle));
+        below += w;
+    }
+    last.map_or(f64::NAN, |(x, _)| x)
+}
+
+/// The log-likelihood of all rows at each of some parameters, and what the rows are: one pass.
+pub fn log_likelihoods(
+    engine: &impl Engine,
+    encoding: &Encoding,
+    theta: &[Vec<f64>],
+) -> Result<(Vec<f64>, Identity)> {
+    let evaluated = engine.run(&Evaluating { encoding: Cow::Borrowed(encoding), theta: theta.into() })?;
+    Ok(evaluated.map_or_else(
+        || (vec![0.0; theta.len()], Identity::default()),
+        |evaluated| (evaluated.values, evaluated.identity),
+    ))
+}
+
+/// The pass: the log-likelihood at many parameters, a matrix product for each tile.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Evaluating<'a> {
+    encoding: Cow<'a, Encoding>,
+    theta: Cow<'a, [Vec<f64>]>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Evaluated {
+    values: Vec<f64>,
+    identity: Identity,
+}
+
+impl Pass for Evaluating<'_> {
+    const NAME: &'static str = "evaluating the draws";
+    type State = Evaluated;
+    type Worker = Scratch;
+
+    fn worker(&self) -> Scratch {
+        Scratch::new(self.encoding.dim())
+    }
+
+    fn visit(&self, scratch: &mut Scratch, block: &Block) -> Result<Evaluated> {
+        self.encoding.check_labels(block)?;
+        let encoder = self.encoding.encoder(block)?;
+        let mut sums = ValueSums::new(self.theta.len());
+        for t in 0..encoder.tiles() {
+            sums.add_tile(&encoder.tile(t, scratch), &self.theta);
+        }
+        Ok(Evaluated { values: sums.finish(), identity: Identity::of(block) })
+    }
+
+    fn merge(&self, state: &mut Evaluated, next: Evaluated) {
+        state.identity.merge(next.identity);
+        for (sum, more) in state.values.iter_mut().zip(next.values) {
+            *sum += more;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_weights_give_the_plain_figures() {
+        let values: Vec<f64> = (0..101).map(f64::from).collect();
+        let figures = weighted_figures(values.iter().map(|&x| (x, 1.0 / 101.0)));
+        assert!((figures.mean - 50.0).abs() < 1e-12);
+        assert!((figures.sd - variance(&values).sqrt()).abs() < 1e-10);
+        assert!((figures.q05 - 5.0).abs() < 0.6 && (figures.q95 - 95.0).abs() < 0.6);
+    }
+
+    #[test]
+    fn weights_count_as_repetitions() {
+        let repeated = weighted_figures([(1.0, 0.25), (1.0, 0.25), (1.0, 0.25), (5.0, 0.25)].into_iter());
+        let weighted = weighted_figures([(1.0, 0.75), (5.0, 0.25)].into_iter());
+        assert!((repeated.mean - weighted.mean).abs() < 1e-12);
+        assert_eq!(weighted.q05, 1.0);
+        assert_eq!(weighted.q95, 5.0);
+    }
+}

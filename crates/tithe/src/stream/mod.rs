@@ -1,0 +1,816 @@
+//! Streams: coresets of data that comes block by block, without end, and can stop, be killed and go on.
+
+mod check;
+pub mod feed;
+mod packed;
+mod state;
+pub mod tree;
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::progress::{Event, Observer};
+use crate::coreset::Coreset;
+use crate::coreset::build::BuildSettings;
+use crate::coreset::merge::Quiet;
+use crate::data::block::{Block, Field, Segment};
+use crate::data::fingerprint::Fingerprint;
+use crate::data::source::Source;
+use crate::data::source::memory::Columns;
+use crate::data::table::{Roles, Table};
+use crate::encoding::Unseen;
+use crate::encoding::survey::{check_rows, survey};
+use crate::engine::{EngineSettings, LocalEngine, Missing};
+use check::Classes;
+pub use packed::Packed;
+use state::{Content, Directory, FieldRecord, Layout, Manifest, Named, PartRecord, refused};
+use tree::{Reference, Rows, Tree, TreeSettings};
+
+/// What messages call a stream without a state on disk.
+const MEMORY: &str = "memory";
+/// A mean is reported to have drifted when it is this many standard deviations of the first block away.
+const DRIFT: f64 = 5.0;
+/// Rows that come a few at a time are put together when there are so many pieces of them.
+const MANY: usize = 256;
+/// Rows that wait for their block are saved so often, and whole blocks so often that it costs a twentieth of the time.
+const PENDING_SAVES: Duration = Duration::from_secs(1);
+const SHARE_OF_SAVING: u32 = 20;
+
+/// What a stream is made of: recorded with its state, and the same when it goes on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StreamSettings {
+    /// What coreset to keep, and how its columns enter the model.
+    pub build: BuildSettings,
+    /// What to do with unusable rows.
+    pub missing: Missing,
+    /// Rows in a block.
+    pub block: usize,
+    /// Rows from which the encoding is learnt, where it is not known.
+    pub warmup_rows: usize,
+}
+
+impl Default for StreamSettings {
+    fn default() -> StreamSettings {
+        let block = 50_000;
+        StreamSettings { build: BuildSettings::default(), missing: Missing::Error, block, warmup_rows: block }
+    }
+}
+
+impl StreamSettings {
+    fn check(&self) -> Result<()> {
+        if self.block == 0 || self.block > 1 << 30 {
+            return Err(Error::setting("--block", "must be between 1 and 2^30"));
+        }
+        if self.warmup_rows == 0 || self.warmup_rows > 1 << 30 {
+            return Err(Error::setting("--warmup-rows", "must be between 1 and 2^30"));
+        }
+        self.build.check()
+    }
+
+    fn tree(&self, threads: Option<usize>) -> TreeSettings {
+        let (build, missing) = (self.build.clone(), self.missing);
+        TreeSettings { build, missing, threads, reference: Reference::Renewed }
+    }
+}
+
+/// A stream, and its state on disk if it has one. There is one writer of a state.
+///
+/// A clone shares what it holds with the original, and the right to write; the two must not both save.
+#[derive(Clone)]
+pub struct Stream {
+    settings: StreamSettings,
+    threads: Option<usize>,
+    home: Option<Arc<Home>>,
+    saves: Saves,
+    manifest: Manifest,
+    tree: Tree,
+    /// Rows that do not fill a block yet.
+    pending: Vec<Segment>,
+    pending_rows: usize,
+    /// True if a block failed: nothing more is saved, for it would fail again.
+    is_broken: bool,
+    /// The columns, once a source has come in this process.
+    table: Option<Arc<Table>>,
+    /// The label's values, as long as no encoding says them.
+    classes: Classes,
+    /// Rows that are fed again and counted already.
+    replayed: Option<Replayed>,
+    /// What was in when it was saved last.
+    saved: Progress,
+    last_save: Instant,
+    cost_of_save: Duration,
+}
+
+/// Where a stream is kept, for as long as somebody may write there.
+struct Home {
+    directory: Directory,
+    _lock: File,
+}
+
+/// When a stream is saved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Saves {
+    /// As rows come in, and when told.
+    AsItGoes,
+    /// Only when told.
+    WhenTold,
+}
+
+/// Rows fed again.
+#[derive(Clone)]
+struct Replayed {
+    left: u64,
+    fingerprint: Fingerprint,
+}
+
+/// How far a stream is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Progress {
+    /// Rows of the input that are in.
+    pub rows: u64,
+    /// Whole blocks of them.
+    pub blocks: u64,
+    /// Rows that wait for their block to fill.
+    pub pending: u64,
+    /// Rows that are in and not in use, for a missing, infinite or inexact value.
+    pub rows_dropped: u64,
+    /// Rows that could not be read and were left out.
+    pub bad_rows: u64,
+    /// Coresets held.
+    pub coresets: usize,
+}
+
+impl Stream {
+    /// Begins a stream in a directory, or goes on with the one that is there.
+    ///
+    /// # Errors
+    /// If another process writes there, the settings are not those it was begun with, or a file of the state is damaged.
+    pub fn open(path: &Path, settings: &StreamSettings, threads: Option<usize>) -> Result<Stream> {
+        settings.check()?;
+        let mut settings = settings.clone();
+        let directory = Directory::new(path);
+        let lock = directory.lock()?;
+        let manifest = match directory.manifest()? {
+            Some(manifest) => {
+                let different = differences(&manifest.settings, &json_of(&settings));
+                if !different.is_empty() {
+                    let what = format!("was made with other settings: {}", different.join("; "));
+                    return Err(directory.refused(&what, "give the same settings, or another --state"));
+                }
+                // Levels that are new may be allowed at any time; from then on there may be rows that have them.
+                if manifest.settings["build"]["encoding"]["unseen"] == json!(Unseen::Reference) {
+                    settings.build.encoding.unseen = Unseen::Reference;
+                }
+                Manifest { settings: json_of(&settings), ..manifest }
+            }
+            None => Manifest::new(json_of(&settings)),
+        };
+        let content = directory.content(&manifest)?;
+        directory.sweep()?;
+        let home = Home { directory, _lock: lock };
+        Stream::with_content(&settings, threads, Some(Arc::new(home)), manifest, content)
+    }
+
+    /// Begins a stream that is held in memory alone: there is nothing to save.
+    pub fn in_memory(settings: &StreamSettings, threads: Option<usize>) -> Result<Stream> {
+        settings.check()?;
+        let content = Content { levels: Vec::new(), pending: None, remainder: None };
+        Stream::with_content(settings, threads, None, Manifest::new(json_of(settings)), content)
+    }
+
+    fn with_content(
+        settings: &StreamSettings,
+        threads: Option<usize>,
+        home: Option<Arc<Home>>,
+        manifest: Manifest,
+        content: Content,
+    ) -> Result<Stream> {
+        let tree =
+            Tree::with_levels(settings.tree(threads), content.levels, manifest.blocks, content.remainder)?;
+        let mut stream = Stream {
+            settings: settings.clone(),
+            threads,
+            home,
+            saves: Saves::AsItGoes,
+            tree,
+            pending_rows: content.pending.as_ref().map_or(0, |rows| rows.len),
+            is_broken: false,
+            table: None,
+            classes: Classes::default(),
+            pending: content.pending.into_iter().collect(),
+            replayed: None,
+            saved: Progress::default(),
+            manifest,
+            last_save: Instant::now(),
+            cost_of_save: Duration::ZERO,
+        };
+        stream.remember_encoding();
+        stream.saved = stream.progress();
+        if let Some(layout) = &stream.manifest.layout {
+            for rows in &stream.pending {
+                // A third class among them shows when the next rows come.
+                let _ = stream.classes.add(&usable(rows, 0, settings.missing), layout.features, "");
+            }
+        }
+        Ok(stream)
+    }
+
+    /// Leaves it to the caller when to save: rows that come in are then not on disk before.
+    pub fn save_only_when_told(&mut self) {
+        self.saves = Saves::WhenTold;
+    }
+
+    /// What it is made of.
+    pub fn settings(&self) -> &StreamSettings {
+        &self.settings
+    }
+
+    /// How far it was when it was saved last.
+    pub fn saved(&self) -> Progress {
+        self.saved
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            rows: self.manifest.rows,
+            blocks: self.tree.blocks(),
+            pending: self.pending_rows as u64,
+            rows_dropped: self.manifest.rows_dropped,
+            bad_rows: self.manifest.bad_rows,
+            coresets: self.tree.levels().iter().flatten().count(),
+        }
+    }
+
+    /// The columns that rows must have, once they are known: features, label, and weight if there is one.
+    pub fn fields(&self) -> Option<Vec<Field>> {
+        let layout = self.manifest.layout.as_ref()?;
+        Some(layout.fields.iter().map(FieldRecord::field).collect())
+    }
+
+    /// Which columns serve for what, once that is known.
+    pub fn roles(&self) -> Option<Roles> {
+        self.manifest.layout.as_ref().map(roles)
+    }
+
+    /// The rows to come are those from the source's first on: rows already counted are skipped, and must be the same.
+    pub fn replay(&mut self) {
+        self.replayed = Some(Replayed { left: self.manifest.rows, fingerprint: Fingerprint::default() });
+        self.manifest.bad_rows = 0;
+    }
+
+    /// Takes a source's columns: gives back the positions of those to read. The first source decides what they are.
+    pub fn take_columns(&mut self, source: &dyn Source, wanted: &Roles) -> Result<Vec<usize>> {
+        let all = source.fields();
+        if let Some(known) = self.roles() {
+            self.check_wishes(&known, wanted)?;
+        }
+        let roles = self.roles().unwrap_or_else(|| match &self.settings.build.encoding.known {
+            Some(encoding) => Roles {
+                label: encoding.label.column.clone(),
+                weight: wanted.weight.clone(),
+                features: Some(encoding.features.iter().map(|feature| feature.column.clone()).collect()),
+                exclude: Vec::new(),
+            },
+            None => wanted.clone(),
+        });
+        // The table checks the roles; it only looks at the fields.
+        let empty = Segment { columns: Vec::new(), len: 0 };
+        let columns = Columns::of_rows(all.to_vec(), empty, 0, source.is_sparse());
+        let table = Table::new(Box::new(columns), &roles)?;
+        let layout = Layout {
+            fields: table.fields().iter().map(FieldRecord::new).collect(),
+            features: table.features().len(),
+            is_sparse: source.is_sparse(),
+        };
+        match &self.manifest.layout {
+            None => self.manifest.layout = Some(layout),
+            Some(known) => {
+                for (known, field) in known.fields.iter().map(FieldRecord::field).zip(table.fields()) {
+                    if known.kind != field.kind {
+                        return Err(ErrorKind::Column {
+                            column: field.name.clone(),
+                            what: format!("holds {:?} and held {:?} before", field.kind, known.kind)
+                                .to_lowercase(),
+                            help: None,
+                        }
+                        .into());
+                    }
+                }
+            }
+        }
+        let positions = table.positions().to_vec();
+        self.table = Some(Arc::new(table));
+        Ok(positions)
+    }
+
+    /// Refuses columns that are not those of before. Who wishes for nothing gets those.
+    fn check_wishes(&self, known: &Roles, wanted: &Roles) -> Result<()> {
+        let named = |weight: &Option<String>| {
+            weight.as_ref().map_or("no weight".into(), |name| format!("the weight '{name}'"))
+        };
+        let of_before = known.features.clone().unwrap_or_default();
+        let what = if wanted.weight.is_some() && wanted.weight != known.weight {
+            format!("has {}, and now {}", named(&known.weight), named(&wanted.weight))
+        } else if let Some(feature) = of_before.iter().find(|name| wanted.exclude.contains(name)) {
+            format!("has the feature '{feature}', which is now excluded")
+        } else if let Some(features) = &wanted.features
+            && self.settings.build.encoding.known.is_none()
+            && (features.iter().any(|name| !of_before.contains(name) && !wanted.exclude.contains(name))
+                || of_before.iter().any(|name| !features.contains(name)))
+        {
+            format!("has the features {}, and now {}", of_before.join(", "), features.join(", "))
+        } else {
+            return Ok(());
+        };
+        let help = "give the same columns as before, or name another directory with --state";
+        Err(self.refused(&what, help))
+    }
+
+    /// Begins a part of a watched directory: gives back how many of its rows are in already.
+    pub fn begin_part(&mut self, name: &str) -> u64 {
+        match self.manifest.parts.iter().position(|part| part.name == name) {
+            Some(at) => {
+                // The last is the one whose rows are counted; there can be only one that is not complete.
+                let part = self.manifest.parts.remove(at);
+                self.manifest.parts.push(part.clone());
+                part.rows
+            }
+            None => {
+                self.manifest.parts.push(PartRecord { name: name.to_string(), rows: 0 });
+                0
+            }
+        }
+    }
+
+    /// The parts that are in, in full but perhaps for the last.
+    pub fn parts(&self) -> impl Iterator<Item = &str> {
+        self.manifest.parts.iter().map(|part| part.name.as_str())
+    }
+
+    /// Counts a row that could not be read and is left out.
+    pub fn skip_bad_row(&mut self) -> u64 {
+        self.manifest.bad_rows += 1;
+        self.manifest.bad_rows
+    }
+
+    /// Takes in rows of the columns that [`Stream::take_columns`] named, in the order of the input.
+    ///
+    /// # Errors
+    /// If rows cannot be used, or rows fed again are not those that were counted. What is on disk stays good.
+    pub fn push(&mut self, mut rows: Segment, observer: &dyn Observer) -> Result<()> {
+        self.check_whole()?;
+        if let Some(replayed) = &mut self.replayed {
+            let again = replayed.left.min(rows.len as u64) as usize;
+            if again > 0 {
+                let again = usable(&rows.slice(0..again), 0, self.settings.missing);
+                replayed.fingerprint.merge(Fingerprint::of(&again));
+            }
+            replayed.left -= again as u64;
+            rows = rows.slice(again..rows.len);
+            if replayed.left == 0 {
+                let found = replayed.fingerprint;
+                self.expect(found)?;
+                self.replayed = None;
+            }
+        }
+        if rows.len == 0 {
+            return Ok(());
+        }
+        let usable = usable(&rows, self.manifest.rows, self.settings.missing);
+        self.classes = self.check(&usable)?;
+        self.manifest.rows += rows.len as u64;
+        self.manifest.rows_dropped += (rows.len - usable.len) as u64;
+        if let Some(part) = self.manifest.parts.last_mut() {
+            part.rows += rows.len as u64;
+        }
+        self.manifest.fingerprint.merge(Fingerprint::of(&usable));
+        self.pending_rows += rows.len;
+        self.pending.push(rows);
+        if self.pending.len() > MANY {
+            self.pending = vec![Segment::concat(std::mem::take(&mut self.pending))];
+        }
+        while self.pending_rows >= self.enough() {
+            if let Err(error) = self.take_in_block(observer) {
+                // Who stops in the middle of a block loses nothing: its rows are in, and wait.
+                self.is_broken = !matches!(error.kind(), ErrorKind::Cancelled);
+                return if self.is_broken { Err(error) } else { Ok(()) };
+            }
+            if self.saves == Saves::AsItGoes {
+                self.save_if_due()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_whole(&self) -> Result<()> {
+        match self.is_broken {
+            true => Err(self.refused("has a block that failed", "open the state again")),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses rows that cannot be used, while the stream can still do without them. Gives back the classes that are then known.
+    fn check(&self, block: &Block) -> Result<Classes> {
+        let mut classes = self.classes.clone();
+        let Some(table) = &self.table else { return Ok(classes) };
+        let encoding = &self.settings.build.encoding;
+        let known = self.manifest.encoding.as_ref().or(encoding.known.as_ref());
+        check_rows(table, block, known, encoding, self.settings.missing)?;
+        if known.is_none() {
+            classes.add(block, table.features().len(), &table.label().name)?;
+        }
+        Ok(classes)
+    }
+
+    fn expect(&self, found: Fingerprint) -> Result<()> {
+        if found == self.manifest.fingerprint {
+            return Ok(());
+        }
+        let (rows, counted) = (self.manifest.rows, self.manifest.fingerprint);
+        let what = format!("the first {rows} rows have the fingerprint {found}, and {counted} was counted");
+        Err(self.refused(
+            &format!("is of other rows than those fed again: {what}"),
+            "feed the same rows in the same order, or leave out --replay if the input goes on where it ended",
+        ))
+    }
+
+    /// The source has ended: all rows that were to be skipped must have come.
+    pub fn end(&mut self) -> Result<()> {
+        match self.replayed.take() {
+            Some(Replayed { left, .. }) if left > 0 => {
+                let what = format!("counts {left} rows more than were fed again");
+                Err(self.refused(&what, "feed all rows from the first on, or leave out --replay"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn refused(&self, what: &str, help: &str) -> Error {
+        let path = self.home.as_ref().map_or(Path::new(MEMORY), |home| home.directory.path());
+        refused(path, what, help)
+    }
+
+    /// Rows that are needed before a block is taken in.
+    fn enough(&self) -> usize {
+        match self.manifest.encoding.is_some() || self.settings.build.encoding.known.is_some() {
+            true => self.settings.block,
+            false => self.settings.block.max(self.settings.warmup_rows),
+        }
+    }
+
+    /// Takes in a block of the rows that wait; where that fails, they wait still.
+    fn take_in_block(&mut self, observer: &dyn Observer) -> Result<()> {
+        let all = Segment::concat(std::mem::take(&mut self.pending));
+        self.pending = vec![all.clone()];
+        if self.settings.warmup_rows != self.settings.block {
+            learn(&mut self.tree, &self.settings, self.manifest.layout.as_ref(), &all, self.threads)?;
+        }
+        let block = self.settings.block;
+        let first_row = self.manifest.rows - all.len as u64;
+        let rows = rows_of(self.manifest.layout.as_ref(), all.slice(0..block), first_row)?;
+        let moments = self.tree.push(rows, observer)?;
+        self.pending_rows = all.len - block;
+        self.pending = if self.pending_rows > 0 { vec![all.slice(block..all.len)] } else { Vec::new() };
+        self.remember_encoding();
+        self.watch_drift(moments, observer);
+        Ok(())
+    }
+
+    fn remember_encoding(&mut self) {
+        let held = self.tree.levels().iter().flatten().next();
+        if let Some(held) = held {
+            self.manifest.encoding.get_or_insert_with(|| held.encoding.clone());
+        }
+    }
+
+    /// Tells once of every column whose mean is far from where it was.
+    fn watch_drift(&mut self, moments: Vec<Option<(f64, f64)>>, observer: &dyn Observer) {
+        if self.manifest.moments.is_empty() {
+            self.manifest.moments = moments;
+            return;
+        }
+        let Some(fields) = self.fields() else { return };
+        for ((field, first), now) in fields.iter().zip(&self.manifest.moments).zip(&moments) {
+            let (Some((mean, sd)), Some((now, _))) = (first, now) else { continue };
+            let apart = (now - mean).abs();
+            if apart <= DRIFT * sd || apart == 0.0 || self.manifest.drifted.contains(&field.name) {
+                continue;
+            }
+            self.manifest.drifted.push(field.name.clone());
+            observer.event(Event::Warning(format!(
+                "column '{}' has drifted: its mean is {now:.6} in block {}, and was {mean:.6} (sd {sd:.6}) in the first",
+                field.name,
+                self.tree.blocks()
+            )));
+        }
+    }
+
+    /// Saves if there is something new and the last save is long enough ago.
+    pub fn save_if_due(&mut self) -> Result<()> {
+        let pause = self.cost_of_save * SHARE_OF_SAVING;
+        let waits = self.tree.blocks() == self.manifest.blocks;
+        let due = self.last_save.elapsed() >= if waits { pause.max(PENDING_SAVES) } else { pause };
+        if due { self.save() } else { Ok(()) }
+    }
+
+    /// Saves all that is in. While rows are fed again there is nothing new, and nothing is saved; nor after a block that
+    /// failed.
+    ///
+    /// # Errors
+    /// If the disk refuses; the state is then what was saved last.
+    pub fn save(&mut self) -> Result<()> {
+        let Some(home) = self.home.clone() else { return Ok(()) };
+        let directory = &home.directory;
+        if self.saved == self.progress() || self.replayed.is_some() || self.is_broken {
+            return Ok(());
+        }
+        let start = Instant::now();
+        // Its number names files: even if it fails, the next one has another.
+        self.manifest.sequence += 1;
+        let mut manifest = self.manifest.clone();
+        let blocks = self.tree.blocks();
+        let mut levels = Vec::new();
+        for (level, coreset) in self.tree.levels().iter().enumerate() {
+            // The coreset of a level came in with the last block whose number has that bit as its lowest.
+            let since = (blocks >> level) << level;
+            let known = manifest.levels.get(level).cloned().flatten();
+            levels.push(match (coreset, known) {
+                (None, _) => None,
+                (Some(_), Some(known)) if is_of(&known, level, since) => Some(known),
+                (Some(coreset), _) => Some(directory.write_level(level, since, coreset)?),
+            });
+        }
+        manifest.levels = levels;
+        if blocks != manifest.blocks {
+            let write = |remainder: &_| directory.write_remainder(blocks, remainder);
+            manifest.remainder = self.tree.remainder().map(write).transpose()?;
+        }
+        manifest.blocks = blocks;
+        manifest.pending = match (self.pending_rows, self.fields()) {
+            (0, _) | (_, None) => None,
+            (_, Some(fields)) => {
+                let all = Segment::concat(self.pending.clone());
+                Some(directory.write_pending(manifest.sequence, &fields, &all)?)
+            }
+        };
+        directory.commit(&manifest)?;
+        // What cannot be removed now can be after another save.
+        let _ = directory.tidy(&manifest);
+        self.manifest = manifest;
+        self.saved = self.progress();
+        self.last_save = Instant::now();
+        self.cost_of_save = start.elapsed();
+        Ok(())
+    }
+
+    /// The coreset of everything that is in.
+    pub fn snapshot(&self, observer: &dyn Observer) -> Result<Coreset> {
+        self.check_whole()?;
+        let pending = (self.pending_rows > 0).then(|| Segment::concat(self.pending.clone()));
+        snapshot_of(&self.tree, &self.settings, &self.manifest, pending, self.threads, observer)
+    }
+}
+
+fn is_of(named: &Named, level: usize, blocks: u64) -> bool {
+    named.file == format!("level-{level:02}-{blocks:012}.parquet")
+}
+
+/// The coreset of everything that a state says is in; the state may be in use.
+///
+/// # Errors
+/// If there is no state, no row is in it, or it is damaged.
+pub fn snapshot(path: &Path, threads: Option<usize>, observer: &dyn Observer) -> Result<Coreset> {
+    let directory = Directory::new(path);
+    let mut tries = 0;
+    let (manifest, content) = loop {
+        let manifest = directory.manifest()?.filter(|manifest| manifest.rows > 0);
+        let manifest = manifest.ok_or_else(|| {
+            directory.refused("has no rows yet", "feed it with `tithe stream --label … --state …`")
+        })?;
+        match directory.content(&manifest) {
+            Ok(content) => break (manifest, content),
+            // The writer may just have put another manifest in the place of this one.
+            Err(_) if tries < 20 && directory.manifest()?.as_ref() != Some(&manifest) => tries += 1,
+            Err(error) => return Err(error),
+        }
+    };
+    let settings: StreamSettings = serde_json::from_value(manifest.settings.clone()).map_err(|_| {
+        directory.refused("has settings that this program does not know", "use a newer tithe")
+    })?;
+    let tree = Tree::with_levels(settings.tree(threads), content.levels, manifest.blocks, content.remainder)?;
+    snapshot_of(&tree, &settings, &manifest, content.pending, threads, observer)
+}
+
+fn snapshot_of(
+    tree: &Tree,
+    settings: &StreamSettings,
+    manifest: &Manifest,
+    pending: Option<Segment>,
+    threads: Option<usize>,
+    observer: &dyn Observer,
+) -> Result<Coreset> {
+    let Some(mut pending) = pending else { return tree.snapshot(None, observer) };
+    let layout = manifest.layout.as_ref();
+    let mut first_row = manifest.rows - pending.len as u64;
+    // A save may come between two blocks of what was read at once: whole blocks are then among the rows that wait.
+    let mut tree = std::borrow::Cow::Borrowed(tree);
+    if settings.warmup_rows != settings.block {
+        learn(tree.to_mut(), settings, layout, &pending, threads)?;
+    }
+    while pending.len >= settings.block {
+        let block = rows_of(layout, pending.slice(0..settings.block), first_row)?;
+        tree.to_mut().push(block, observer)?;
+        pending = pending.slice(settings.block..pending.len);
+        first_row += settings.block as u64;
+    }
+    let rest = if pending.len > 0 { Some(rows_of(layout, pending, first_row)?) } else { None };
+    tree.snapshot(rest, observer)
+}
+
+/// Learns the encoding from the first rows, where it is not known yet.
+fn learn(
+    tree: &mut Tree,
+    settings: &StreamSettings,
+    layout: Option<&Layout>,
+    rows: &Segment,
+    threads: Option<usize>,
+) -> Result<()> {
+    if tree.settings().build.encoding.known.is_some() {
+        return Ok(());
+    }
+    let first = rows_of(layout, rows.slice(0..rows.len.min(settings.warmup_rows)), 0)?;
+    let engine = EngineSettings { threads, missing: settings.missing, ..EngineSettings::default() };
+    let quiet = Quiet(&crate::base::progress::Silent);
+    let engine = LocalEngine::new(first.table()?, &engine, &quiet)?;
+    let build = &settings.build;
+    let learnt = survey(&engine, &build.encoding, settings.missing, build.clusters, build.seed)?;
+    tree.take_encoding(learnt.encoding);
+    Ok(())
+}
+
+fn rows_of(layout: Option<&Layout>, segment: Segment, first_row: u64) -> Result<Rows> {
+    let layout = layout.ok_or_else(|| Error::setting("columns", "are not known before there is a source"))?;
+    Ok(Rows {
+        fields: layout.fields.iter().map(FieldRecord::field).collect(),
+        segment,
+        first_row,
+        roles: roles(layout),
+        is_sparse: layout.is_sparse,
+    })
+}
+
+fn roles(layout: &Layout) -> Roles {
+    let fields: Vec<Field> = layout.fields.iter().map(FieldRecord::field).collect();
+    let name = |at: usize| fields.get(at).map(|field| field.name.clone());
+    Roles {
+        label: name(layout.features).unwrap_or_default(),
+        weight: name(layout.features + 1),
+        features: Some(
+            fields[..layout.features.min(fields.len())].iter().map(|field| field.name.clone()).collect(),
+        ),
+        exclude: Vec::new(),
+    }
+}
+
+/// The rows that will be used, of some that begin at a position.
+fn usable(rows: &Segment, first_row: u64, missing: Missing) -> Block {
+    let block = Block::new(0, first_row, rows.clone());
+    if missing == Missing::Drop { block.without_unusable_rows() } else { block }
+}
+
+/// What repairing a state came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repaired {
+    /// Rows that are in.
+    pub rows: u64,
+    /// Rows that were in and must be fed again; `None` if nothing says how many they were.
+    pub lost: Option<u64>,
+}
+
+/// Falls back to the last state that is whole, in a directory where files are damaged.
+pub fn repair(path: &Path) -> Result<Repaired> {
+    let directory = Directory::new(path);
+    if !path.exists() {
+        return Err(directory.refused("is not there", "name the directory of a stream"));
+    }
+    let _lock = directory.lock()?;
+    let (good, rows) = directory.last_good()?;
+    let newest = directory.manifest().ok().flatten();
+    let kept = good.as_ref().map_or(0, |manifest| manifest.rows);
+    if good.is_none() || newest != good {
+        let sequence = newest.as_ref().map_or(0, |manifest| manifest.sequence);
+        let settings = newest.as_ref().map(|manifest| manifest.settings.clone());
+        let manifest = match (good, settings) {
+            (Some(good), _) => Manifest { sequence: sequence.max(good.sequence) + 1, ..good },
+            (None, Some(settings)) => Manifest { sequence: sequence + 1, ..Manifest::new(settings) },
+            (None, None) => {
+                return Err(directory.refused(
+                    "has no manifest that can be read",
+                    "name another directory with --state and feed all rows again",
+                ));
+            }
+        };
+        directory.commit(&manifest)?;
+        // What cannot be removed now can be after another save.
+        let _ = directory.tidy(&manifest);
+    }
+    directory.sweep()?;
+    Ok(Repaired { rows: kept, lost: rows.map(|rows| rows - kept) })
+}
+
+fn json_of(settings: &StreamSettings) -> Value {
+    serde_json::to_value(settings).unwrap_or_default()
+}
+
+/// How settings differ, in words, but for what is done with new levels.
+fn differences(recorded: &Value, given: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    compare("", recorded, given, &mut found);
+    found
+}
+
+fn compare(name: &str, recorded: &Value, given: &Value, found: &mut Vec<String>) {
+    match (recorded, given) {
+        (Value::Object(a), Value::Object(b)) if matches!(name, "" | "build" | "encoding") => {
+            let mut names: Vec<&String> = a.keys().chain(b.keys()).collect();
+            names.sort();
+            names.dedup();
+            for name in names {
+                compare(
+                    name,
+                    a.get(name).unwrap_or(&Value::Null),
+                    b.get(name).unwrap_or(&Value::Null),
+                    found,
+                );
+            }
+        }
+        (a, b) if a == b => {}
+        _ if name == "unseen" => {}
+        _ if name == "known" => found.push("the encoding is another".to_string()),
+        (a, b) => {
+            let (before, now) = (in_words(a), in_words(b));
+            found.push(format!("{} is {before} in the state and {now} now", name.replace('_', "-")));
+        }
+    }
+}
+
+/// A setting as a user would say it.
+fn in_words(setting: &Value) -> String {
+    let listed = |words: Vec<String>| if words.is_empty() { "none".to_string() } else { words.join(", ") };
+    match setting {
+        Value::Null => "none".to_string(),
+        Value::String(word) => format!("'{word}'"),
+        Value::Array(settings) => listed(
+            settings
+                .iter()
+                .map(|setting| match setting {
+                    Value::Array(pair) => pair.iter().map(in_words).collect::<Vec<_>>().join(" "),
+                    _ => in_words(setting),
+                })
+                .collect(),
+        ),
+        Value::Object(settings) => listed(
+            settings
+                .iter()
+                .map(|(name, setting)| match (&name[..], setting.as_u64()) {
+                    ("rows", Some(1)) => "1 row".to_string(),
+                    ("rows", Some(rows)) => format!("{rows} rows"),
+                    _ => format!("{name} {}", in_words(setting)),
+                })
+                .collect(),
+        ),
+        Value::Bool(_) | Value::Number(_) => setting.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coreset::selection::Size;
+    use crate::coreset::sensitivity::Radius;
+
+    #[test]
+    fn settings_are_told_as_a_user_would_say_them() {
+        let guarantee = Size::Guarantee { epsilon: 0.1, delta: 0.5, constant: 4.0 };
+        for (setting, words) in [
+            (json!(Option::<String>::None), "none"),
+            (json!("none"), "'none'"),
+            (json!(true), "true"),
+            (json!(Size::Rows(1)), "1 row"),
+            (json!(Size::Rows(100)), "100 rows"),
+            (json!(guarantee), "guarantee constant 4.0, delta 0.5, epsilon 0.1"),
+            (json!(Radius::Auto(3.0)), "auto 3.0"),
+            (json!(Vec::<(String, f64)>::new()), "none"),
+            (json!([("age", 0.5), ("height", -1.0)]), "'age' 0.5, 'height' -1.0"),
+        ] {
+            assert_eq!(in_words(&setting), words);
+        }
+    }
+}
