@@ -1,7 +1,7 @@
-//! Charts of curves with error bars, several panels to a figure, as SVG and PNG: what a journal would print.
+//! Line charts with error bars, arranged in panels, written as SVG or PNG.
 //!
-//! A [`Chart`] is a grid of [`Panel`]s under one legend. Its SVG stands on a white ground, so that it reads in print and on
-//! a dark page alike; the PNG is that SVG, drawn with a font that comes with the program.
+//! A [`Chart`] is a grid of [`Panel`]s that share one legend. The SVG has a white background, so that it is readable on
+//! paper and on a dark web page. The PNG is rendered from the SVG with a font that is embedded in the program.
 //!
 //! ```
 //! use tithe_plot::{Axis, Chart, Color, Curve, Line, Marker, Panel, Point, Scale};
