@@ -1,7 +1,6 @@
 //! The driver: Algorithm 1 of the paper, from a table to a coreset, top to bottom.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +10,7 @@ use crate::base::progress::{Event, Silent};
 use crate::base::rng::Seed;
 use crate::coreset::calibration::driver::{Place, calibrated};
 use crate::coreset::collapse::Distinct;
-use crate::coreset::kmeans::{self, Grouped, Grouping, KnownGroups};
+use crate::coreset::kmeans::{self, Grouped, Grouping};
 use crate::coreset::selection::{Keeping, Selecting, Shares, Size, guaranteed_size};
 use crate::coreset::sensitivity::{Bound, CenterRule, Radius};
 use crate::coreset::{CalibrationFacts, Coreset, Method, Provenance, SensitivityFacts, points};
@@ -273,12 +272,10 @@ pub(crate) fn sensitivity_bounds(
 
     // The distinct rows come with it, for data of few has an exact coreset.
     let most_distinct = most_distinct(learnt, settings);
-    let known = Arc::new(KnownGroups::new(learnt.rows, centers.len()));
     let mut grouped = group(Grouping {
         encoding: Cow::Borrowed(encoding),
         centers: Cow::Borrowed(&centers),
         most_distinct,
-        known: known.clone(),
     })?;
     let distinct = grouped.distinct.take();
     let groups = grouped.groups(&centers);
@@ -294,7 +291,7 @@ pub(crate) fn sensitivity_bounds(
         score: groups.score,
         mean_bound: None,
     };
-    let bound = Bound::new(centers, groups, radius, theta_star, settings.centers).with_known_groups(known);
+    let bound = Bound::new(centers, groups, radius, theta_star, settings.centers);
     Ok(Bounded { bound, facts, distinct })
 }
 

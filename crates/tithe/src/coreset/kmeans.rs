@@ -2,22 +2,19 @@
 //! the mass and mean of each group.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::base::error::Result;
-use crate::base::math::{Few, TWO_TO_52, few, few_mut, vectorized, with_vectors};
+use crate::base::math::{Few, few, few_mut, with_vectors};
 use crate::base::rng::{Purpose, Seed, open_unit};
 use crate::coreset::collapse::{Collapser, Distinct};
 use crate::data::block::Block;
 use crate::data::points::{Lane, Points, TILE, Tile};
 use crate::encoding::{Encoding, Scratch};
-use crate::engine::parts::Rooms;
+use crate::engine::parts::{Rooms, in_parts};
 use crate::engine::pass::Pass;
 
 /// Lloyd's steps stop when the score falls by less than this share, or after [`MOST_STEPS`].
@@ -142,57 +139,6 @@ impl<S: Simd, const N: usize> Nearest<S, N> {
     }
 }
 
-/// The numbers of the groups that rows are in, a byte for each: what one pass found, later ones over the same blocks need not find
-/// again. As many rows as there is room for; of the others it is found anew, and is the same.
-#[derive(Debug, Default)]
-pub(crate) struct KnownGroups {
-    room: usize,
-    noted: Mutex<Noted>,
-}
-
-/// One stretch of memory for all blocks: small pieces that stay would stand in the way of the blocks that come and go.
-#[derive(Debug, Default)]
-struct Noted {
-    groups: Vec<u8>,
-    places: BTreeMap<u64, Range<usize>>,
-}
-
-impl KnownGroups {
-    /// 32 MiB of them, little beside the blocks that a pass has in hand.
-    const MOST_ROWS: u64 = 1 << 25;
-    /// As many as a byte can tell apart.
-    const MOST_GROUPS: usize = 256;
-
-    /// Nothing is known yet of so many rows, which are to be in so many groups.
-    pub fn new(rows: u64, groups: usize) -> KnownGroups {
-        let room =
-            if groups <= KnownGroups::MOST_GROUPS { rows.min(KnownGroups::MOST_ROWS) as usize } else { 0 };
-        let noted = Noted { groups: Vec::with_capacity(room), places: BTreeMap::new() };
-        KnownGroups { room, noted: Mutex::new(noted) }
-    }
-
-    /// Notes the groups of a block's rows, if there is room.
-    fn note(&self, block: &Block, groups: &[u8]) {
-        let mut noted = self.lock();
-        let start = noted.groups.len();
-        if groups.len() <= self.room - start {
-            noted.groups.extend_from_slice(groups);
-            noted.places.insert(block.index, start..start + groups.len());
-        }
-    }
-
-    /// The groups of a block's rows, if they are known.
-    pub fn of(&self, block: &Block) -> Option<Vec<u8>> {
-        let noted = self.lock();
-        let place = noted.places.get(&block.index).filter(|place| place.len() == block.len)?;
-        noted.groups.get(place.clone()).map(<[u8]>::to_vec)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Noted> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The numbers of centres or groups, as vectors hold them.
 #[inline(always)]
 pub(crate) fn numbers() -> impl Iterator<Item = f64> {
@@ -306,8 +252,6 @@ pub(crate) struct GroupSums {
     /// For each gang of groups its masses `Σ w`, and then for each column `Σ w z`.
     sums: Vec<[Sums; GANG]>,
     squares: [f64; SQUARES],
-    /// The numbers of the groups of the last tile's rows.
-    own: Lane,
     /// For each gang, room for the weights of a tile's rows: each stands in the row's own group, and 0 in the others.
     members: Vec<[Lane; GANG]>,
 }
@@ -327,25 +271,12 @@ impl GroupSums {
             centers: centers.clone(),
             sums: vec![[[0.0; SUMS]; GANG]; gangs * (1 + centers.dim)],
             squares: [0.0; SQUARES],
-            own: Lane::ZERO,
             members: vec![[Lane::ZERO; GANG]; gangs],
         }
     }
 
     pub(crate) fn add(&mut self, tile: &Tile<'_>) {
         with_vectors(Adding { sums: self, tile });
-    }
-
-    /// Notes the groups of the last tile's rows.
-    fn note_groups(&self, groups: &mut [u8]) {
-        vectorized(
-            #[inline(always)]
-            || {
-                for (group, own) in groups.iter_mut().zip(self.own.iter()) {
-                    *group = (own + TWO_TO_52).to_bits() as u8;
-                }
-            },
-        );
     }
 
     /// The totals of what was added; ready for other tiles.
@@ -376,7 +307,7 @@ impl WithSimd for Adding<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let GroupSums { centers, sums, squares, own, members } = self.sums;
+        let GroupSums { centers, sums, squares, members } = self.sums;
         let (tile, w) = (self.tile, few::<S, N>(&self.tile.w.0));
         let squares = S::as_mut_simd_f64s(squares).0;
         let mut ahead = tile.ahead.in_turns(w.len() * centers.len());
@@ -389,7 +320,6 @@ impl WithSimd for Adding<'_> {
                 #[inline(always)]
                 || ahead.take(),
             );
-            few_mut::<S, N>(&mut own.0)[c] = nearest.center;
             for v in 0..N {
                 let sum = &mut squares[(c * N + v) % (SQUARES / S::F64_LANES)];
                 *sum = simd.mul_add_f64s(w[v], nearest.square[v], *sum);
@@ -483,9 +413,6 @@ pub(crate) struct Grouping<'a> {
     pub centers: Cow<'a, Centers>,
     /// How many distinct rows are worth keeping; `None` does not look for them.
     pub most_distinct: Option<usize>,
-    /// Where the rows' groups are noted for later passes, on this machine.
-    #[serde(skip)]
-    pub known: Arc<KnownGroups>,
 }
 
 /// What the pass found, for some blocks.
@@ -505,8 +432,6 @@ impl Grouped {
 
 pub(crate) struct GroupingWorker {
     rooms: Rooms<(Scratch, GroupSums)>,
-    /// The numbers of the groups of a block's rows.
-    own: Vec<u8>,
     collapser: Option<Collapser>,
 }
 
@@ -517,22 +442,19 @@ impl Pass for Grouping<'_> {
 
     fn worker(&self) -> GroupingWorker {
         let collapser = self.most_distinct.map(Collapser::new);
-        GroupingWorker { rooms: Rooms::default(), own: Vec::new(), collapser }
+        GroupingWorker { rooms: Rooms::default(), collapser }
     }
 
     fn visit(&self, worker: &mut GroupingWorker, block: &Block) -> Result<Grouped> {
         let encoder = self.encoding.encoder(block)?;
-        worker.own.resize(block.len, 0);
-        let parts = encoder.parts_with(&mut worker.own);
+        let parts = in_parts(encoder.tiles()).collect();
         let new_room = || (encoder.scratch(), GroupSums::new(&self.centers));
-        let totals = worker.rooms.share_out(parts, new_room, |(scratch, sums), (tiles, own)| {
-            for (t, own) in tiles.zip(own.chunks_mut(TILE)) {
+        let totals = worker.rooms.share_out(parts, new_room, |(scratch, sums), tiles| {
+            for t in tiles {
                 sums.add(&encoder.tile(t, scratch));
-                sums.note_groups(own);
             }
             sums.take()
         });
-        self.known.note(block, &worker.own);
         let mut all = GroupTotals::none(&self.centers);
         totals.iter().for_each(|totals| all.merge(totals));
         // Nearly always there are too many, which is soon found out.
@@ -557,44 +479,7 @@ impl Pass for Grouping<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::block::{Column, Segment};
     use crate::data::points::tests::some_points;
-
-    #[test]
-    fn the_groups_of_rows_are_known_as_long_as_there_is_room() {
-        let block = |index: u64, rows: usize| {
-            let values: Vec<f64> = (0..rows).map(|row| row as f64).collect();
-            Block::new(index, 0, Segment { columns: vec![Column::Number(values.into())], len: rows })
-        };
-        let (first, second) = (block(0, 700), block(1, 300));
-        let known = KnownGroups::new(1000, 256);
-        known.note(&first, &[1; 700]);
-        known.note(&block(2, 301), &[3; 301]);
-        known.note(&second, &[2; 300]);
-        assert_eq!(known.of(&first).as_deref(), Some(&[1; 700][..]));
-        assert_eq!(known.of(&second).as_deref(), Some(&[2; 300][..]));
-        assert_eq!(known.of(&block(2, 301)), None, "no room");
-        assert_eq!(known.of(&block(1, 299)), None, "other rows");
-        // More groups than a byte can tell apart; and what a pass that came as bytes, to another machine, knows.
-        for nothing in [KnownGroups::new(1000, 257), KnownGroups::default()] {
-            nothing.note(&first, &[1; 700]);
-            assert_eq!(nothing.of(&first), None);
-        }
-    }
-
-    #[test]
-    fn the_groups_of_a_tile_are_noted() {
-        let points = some_points(3, 100);
-        let q: Vec<f64> = (0..90).flat_map(|n| points.row(n)).collect();
-        let mut groups = [0; 100];
-        for k in [1, 5, 90] {
-            let mut sums = GroupSums::new(&Centers::new(3, q[..3 * k].to_vec()));
-            sums.add(&points.tile(0));
-            sums.note_groups(&mut groups);
-            assert!((0..k).all(|n| usize::from(groups[n]) == n), "a centre is nearest to itself");
-            assert!(groups.iter().all(|group| usize::from(*group) < k));
-        }
-    }
 
     #[test]
     fn vectors_of_any_width_give_the_same_bits() {

@@ -100,11 +100,7 @@ impl Pass for Selecting<'_> {
     }
 
     fn visit(&self, worker: &mut SelectingWorker, block: &Block) -> Result<Slots> {
-        let known_groups = match &self.shares {
-            Shares::Weights => None,
-            Shares::Sensitivity(bound) => bound.known_groups(block),
-        };
-        let encoder = self.encoding.encoder(block)?.with_groups(known_groups);
+        let encoder = self.encoding.encoder(block)?;
         worker.shares.resize(block.len, 0.0);
         let parts = encoder.parts_with(&mut worker.shares);
         let new_room = || (encoder.scratch(), Distances::default(), Lane::ZERO);
@@ -160,79 +156,7 @@ impl Pass for Keeping {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::base::rng::open_unit;
-    use crate::coreset::kmeans::{Centers, Grouping, KnownGroups};
-    use crate::coreset::sensitivity::CenterRule;
-    use crate::data::block::{Column, Segment};
-    use crate::encoding::{Coding, Feature, Label, LabelValue, Unseen};
-
-    /// All blocks by a pass.
-    fn run<P: Pass>(pass: &P, blocks: &[Block]) -> P::State {
-        let mut worker = pass.worker();
-        let states = blocks.iter().map(|block| pass.visit(&mut worker, block).expect("a state"));
-        let merged = states.reduce(|mut all, next| {
-            pass.merge(&mut all, next);
-            all
-        });
-        merged.expect("some blocks")
-    }
-
-    /// With tiles that are not full, weighted and not, and groups that are known of no block, of some and of all.
-    #[test]
-    fn what_is_known_of_the_groups_changes_nothing() {
-        let mut rng = Seed(3).stream(Purpose::Generate, 0);
-        let mut column = |len: usize| {
-            Column::Number((0..len).map(|_| 4.0 * open_unit(&mut rng) - 2.0).collect::<Vec<f64>>().into())
-        };
-        let signs = |len: usize| (0..len).map(|n| [1.0, -1.0, 1.0][n % 3]).collect::<Vec<f64>>();
-        let weights = |len: usize| (0..len).map(|n| 0.5 + (n % 7) as f64).collect::<Vec<f64>>();
-        let mut block = |index: u64, len: usize| {
-            let columns = [column(len), column(len), Column::Number(signs(len).into())].into_iter();
-            let columns = columns.chain([Column::Number(weights(len).into())]).collect();
-            Block::new(index, 1000 * index, Segment { columns, len })
-        };
-        let blocks = [block(0, 300), block(1, 200), block(2, 77)];
-        let feature =
-            |name: &str| Feature { column: name.into(), coding: Coding::Number { center: 0.1, scale: 2.0 } };
-        let [negative, positive] = [-1.0, 1.0].map(LabelValue::Number);
-        let centers = Centers::new(3, vec![0.1, 0.5, 0.3, -0.2, 0.1, -0.6, 0.4, -0.3, 0.1]);
-        for weight in [None, Some("w".to_string())] {
-            let encoding = Encoding {
-                label: Label { column: "y".into(), negative: negative.clone(), positive: positive.clone() },
-                weight,
-                intercept: true,
-                features: vec![feature("a"), feature("b")],
-                unseen: Unseen::Error,
-            };
-            let [none, some, all] = [(0, 0), (500, 2), (577, 3)].map(|(room, known_blocks)| {
-                let known = Arc::new(KnownGroups::new(room, centers.len()));
-                let grouping = Grouping {
-                    encoding: Cow::Borrowed(&encoding),
-                    centers: Cow::Borrowed(&centers),
-                    most_distinct: None,
-                    known: known.clone(),
-                };
-                let groups = run(&grouping, &blocks).groups(&centers);
-                assert_eq!(blocks.iter().filter(|block| known.of(block).is_some()).count(), known_blocks);
-                let bound = Bound::new(centers.clone(), groups, 1.5, None, CenterRule::Exact);
-                let selecting = Selecting {
-                    encoding: Cow::Borrowed(&encoding),
-                    shares: Shares::Sensitivity(Cow::Owned(bound.with_known_groups(known))),
-                    races: Races::new(50),
-                    seed: Seed(1),
-                };
-                let slots = run(&selecting, &blocks);
-                let total = slots.total;
-                let picked = slots.finish().expect("rows");
-                (total, picked.rows.positions.clone(), picked.shares, picked.counts)
-            });
-            assert_eq!(none, some);
-            assert_eq!(none, all);
-        }
-    }
 
     #[test]
     fn the_guaranteed_size_follows_the_theorem() {

@@ -11,14 +11,12 @@
 //! so the exact bound is the ordinary distance times one number.
 
 use std::f64::consts::LOG2_E;
-use std::sync::Arc;
 
 use pulp::{Simd, WithSimd};
 use serde::{Deserialize, Serialize};
 
 use crate::base::math::{Few, Roots, few, few_mut, two_to_minus, with_vectors};
-use crate::coreset::kmeans::{Centers, Groups, KnownGroups, Nearest, numbers, squared_distance};
-use crate::data::block::Block;
+use crate::coreset::kmeans::{Centers, Groups, Nearest, numbers, squared_distance};
 use crate::data::points::{Lane, TILE, Tile, Turns};
 
 /// Which points stand for the groups.
@@ -83,9 +81,6 @@ pub struct Bound {
     radius: f64,
     theta_star: Option<Vec<f64>>,
     rule: CenterRule,
-    /// The rows' groups, as far as an earlier pass on this machine has noted them.
-    #[serde(skip)]
-    known: Arc<KnownGroups>,
 }
 
 /// What stands for a group.
@@ -145,7 +140,7 @@ impl Bound {
             Anchor::new(point, *mass, rule)
         });
         let anchors = anchors.collect();
-        Bound { centers, groups, anchors, radius, theta_star, rule, known: Arc::default() }
+        Bound { centers, groups, anchors, radius, theta_star, rule }
     }
 
     /// The groups that the bound was made from.
@@ -156,17 +151,6 @@ impl Bound {
     /// The radius R.
     pub fn radius(&self) -> f64 {
         self.radius
-    }
-
-    /// The same bound, with what is known of the rows' groups: by these centres, for points of the same encoding in the blocks of the
-    /// same engine.
-    pub(crate) fn with_known_groups(self, known: Arc<KnownGroups>) -> Bound {
-        Bound { known, ..self }
-    }
-
-    /// The groups of a block's rows, if they are known.
-    pub(crate) fn known_groups(&self, block: &Block) -> Option<Vec<u8>> {
-        self.known.of(block)
     }
 
     /// The shares `s_n` of a tile's rows; 0 for its padding.
@@ -208,20 +192,11 @@ impl WithSimd for Sharing<'_> {
 }
 
 impl Sharing<'_> {
-    /// Finds the rows' own groups: those of the nearest centres, if they are not known.
+    /// Finds the group of each row: the one with the nearest centre.
     #[inline(always)]
     fn find_own_groups<S: Simd>(&mut self, simd: S) {
-        match self.tile.groups {
-            Some(groups) => {
-                for (own, group) in self.room.own.iter_mut().zip(groups) {
-                    *own = f64::from(*group);
-                }
-            }
-            None => {
-                for (c, own) in few_mut::<S, FAR>(&mut self.room.own.0).iter_mut().enumerate() {
-                    *own = Nearest::find(simd, self.tile, c, &self.bound.centers, || {}).center;
-                }
-            }
+        for (c, own) in few_mut::<S, FAR>(&mut self.room.own.0).iter_mut().enumerate() {
+            *own = Nearest::find(simd, self.tile, c, &self.bound.centers, || {}).center;
         }
     }
 
@@ -391,33 +366,6 @@ mod tests {
                     assert_eq!(shares_by(&|sharing| sharing.with_simd(pulp::Scalar512b)), native);
                 }
             }
-        }
-    }
-
-    #[test]
-    fn rows_whose_groups_are_known_have_the_bits_of_others() {
-        let points = some_points(3, TILE + 50);
-        let centers = Centers::new(3, vec![0.5, 0.1, -0.3, -0.4, 0.2, 0.1, 1.0, -1.0, 0.5]);
-        let nearest = |n: usize| {
-            let z = points.row(n);
-            let square = |q: &[f64]| z.iter().zip(q).map(|(z, q)| (z - q).powi(2)).sum::<f64>();
-            let squares: Vec<f64> = centers.rows().map(square).collect();
-            (0..3u8).min_by(|a, b| squares[usize::from(*a)].total_cmp(&squares[usize::from(*b)]))
-        };
-        let own: Vec<u8> = (0..points.len()).filter_map(nearest).collect();
-        let theta_star = Some(vec![0.3, -0.2, 0.1]);
-        let bound =
-            Bound::new(centers.clone(), groups(&points, &centers), 1.5, theta_star, CenterRule::Exact);
-        // What an earlier tile has left must not matter.
-        let mut room = Distances { apart: Vec::new(), own: Lane::of(2.0) };
-        for (tile, own) in points.tiles().zip(own.chunks(TILE)) {
-            let [known, unknown, wrong] = [Some(own), None, Some(&[0; TILE][..own.len()])].map(|groups| {
-                let mut shares = Lane::ZERO;
-                bound.shares(&Tile { groups, ..tile }, &mut room, &mut shares);
-                shares
-            });
-            assert_eq!(known, unknown);
-            assert_ne!(known, wrong, "groups that are told are not looked for");
         }
     }
 

@@ -54,8 +54,6 @@ pub struct Tile<'a> {
     pub len: usize,
     /// True if all rows are known to be real and to weigh 1.
     pub(crate) alike: bool,
-    /// The numbers of the groups that its rows are in, where they are known.
-    pub(crate) groups: Option<&'a [u8]>,
     /// What the next tiles will be made of, if that is known.
     pub(crate) ahead: Ahead<'a>,
 }
@@ -212,7 +210,6 @@ impl Points {
             w: &self.w[t],
             len: (self.len - t * TILE).min(TILE),
             alike: false,
-            groups: None,
             ahead: Ahead::default(),
         }
     }

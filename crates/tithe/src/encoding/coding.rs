@@ -250,8 +250,7 @@ impl Encoding {
             Column::Text { .. } => None,
         });
         let numbers = numbers.collect();
-        let (intercept, groups) = (self.intercept, None);
-        Ok(Encoder { block, dim: lane, intercept, inputs, label, weights, numbers, groups })
+        Ok(Encoder { block, dim: lane, intercept: self.intercept, inputs, label, weights, numbers })
     }
 }
 
@@ -265,8 +264,6 @@ pub struct Encoder<'a> {
     weights: Option<&'a [f64]>,
     /// All columns of numbers.
     numbers: Vec<&'a [f64]>,
-    /// The numbers of the groups that the rows are in, where they are known.
-    groups: Option<Vec<u8>>,
 }
 
 /// Where the lanes of one feature come from.
@@ -447,11 +444,6 @@ impl Scratch {
 }
 
 impl Encoder<'_> {
-    /// The same, where the numbers of the groups that the rows are in may be known.
-    pub(crate) fn with_groups(self, groups: Option<Vec<u8>>) -> Self {
-        Encoder { groups, ..self }
-    }
-
     /// Room for its tiles.
     pub fn scratch(&self) -> Scratch {
         Scratch::new(self.dim)
@@ -479,12 +471,11 @@ impl Encoder<'_> {
         let len = rows.len();
         vectorized(
             #[inline(always)]
-            || self.fill(rows.clone(), scratch),
+            || self.fill(rows, scratch),
         );
         let ahead = Ahead { columns: &self.numbers, row: t * TILE };
         let alike = self.weights.is_none() && len == TILE;
-        let groups = self.groups.as_deref().map(|groups| &groups[rows]);
-        Tile { z: &scratch.z, w: &scratch.w, len, alike, groups, ahead }
+        Tile { z: &scratch.z, w: &scratch.w, len, alike, ahead }
     }
 
     #[inline(always)]

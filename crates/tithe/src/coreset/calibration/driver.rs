@@ -442,13 +442,6 @@ enum First<'a> {
 }
 
 impl First<'_> {
-    fn known_groups(&self, block: &Block) -> Option<Vec<u8>> {
-        match self {
-            First::Sensitivity(bound) => bound.known_groups(block),
-            First::Leverage { .. } => None,
-        }
-    }
-
     fn shares_and_norms(&self, map: &LocalMap, tile: &Tile<'_>, room: &mut Room) -> (Lane, Lane) {
         let (norms, mut shares) = map.norms_and_leverages(tile, &mut room.directions);
         match self {
@@ -545,7 +538,7 @@ impl Pass for Pooling<'_> {
     }
 
     fn visit(&self, worker: &mut PoolingWorker, block: &Block) -> Result<Pooled> {
-        let encoder = self.encoding.encoder(block)?.with_groups(self.first.known_groups(block));
+        let encoder = self.encoding.encoder(block)?;
         let mut race = Race::with_totals(self.capacity, self.totals.shares, self.totals.norms);
         let mut rng = self.seed.stream(Purpose::Pool, block.stream);
         let mut total = 0.0;
