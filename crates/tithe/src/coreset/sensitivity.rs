@@ -77,48 +77,20 @@ impl Default for Distances {
 pub struct Bound {
     centers: Centers,
     groups: Groups,
-    anchors: Vec<Anchor>,
+    /// For each group the point `A_i` that represents it.
+    anchors: Vec<Vec<f64>>,
     radius: f64,
     theta_star: Option<Vec<f64>>,
     rule: CenterRule,
 }
 
-/// What stands for a group.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Anchor {
-    /// The point `A_i`.
-    point: Vec<f64>,
-    /// What a row of weight 1 leaves of the group.
-    left: Left<f64>,
-}
-
 /// What is left of a group without one of its rows. Where that is nothing, the stretch is infinite or NaN; a mass of 0 counts for
 /// nothing all the same.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Left<T> {
+struct Left<S: Simd> {
     /// The mass `W_i − w_n`.
-    mass: T,
+    mass: Few<S, N>,
     /// By how much the mean moves away from the row: `W_i / (W_i − w_n)`.
-    stretch: T,
-}
-
-impl Left<f64> {
-    /// The same for a few rows.
-    #[inline(always)]
-    fn splat<S: Simd>(self, simd: S) -> Left<Few<S, N>> {
-        Left { mass: [simd.splat_f64s(self.mass); N], stretch: [simd.splat_f64s(self.stretch); N] }
-    }
-}
-
-impl Anchor {
-    fn new(point: &[f64], mass: f64, rule: CenterRule) -> Anchor {
-        let left = (mass - 1.0).max(0.0);
-        let stretch = match rule {
-            CenterRule::Exact => mass / left,
-            CenterRule::Quick => 1.0,
-        };
-        Anchor { point: point.to_vec(), left: Left { mass: left, stretch } }
-    }
+    stretch: Few<S, N>,
 }
 
 impl Bound {
@@ -130,16 +102,11 @@ impl Bound {
         theta_star: Option<Vec<f64>>,
         rule: CenterRule,
     ) -> Bound {
-        let means = groups.mean.chunks_exact(centers.dim()).zip(&groups.mass);
-        let anchors = centers.rows().zip(means).map(|(center, (mean, mass))| {
-            let point = match rule {
-                // What stands for an empty group does not matter: its mass is 0.
-                CenterRule::Exact => mean,
-                CenterRule::Quick => center,
-            };
-            Anchor::new(point, *mass, rule)
-        });
-        let anchors = anchors.collect();
+        let anchors = match rule {
+            // The mean of an empty group does not matter: its mass is 0.
+            CenterRule::Exact => groups.mean.chunks_exact(centers.dim()).map(<[f64]>::to_vec).collect(),
+            CenterRule::Quick => centers.rows().map(<[f64]>::to_vec).collect(),
+        };
         Bound { centers, groups, anchors, radius, theta_star, rule }
     }
 
@@ -181,11 +148,7 @@ impl WithSimd for Sharing<'_> {
             self.find_distances(simd, c, roots, &mut ahead);
             for c in c * FAR / N..(c + 1) * FAR / N {
                 let own = few::<S, N>(&self.room.own.0)[c];
-                let shares = match self.tile.alike {
-                    true => self.few_shares::<S, true>(simd, c, &own),
-                    false => self.few_shares::<S, false>(simd, c, &own),
-                };
-                few_mut::<S, N>(self.shares)[c] = shares;
+                few_mut::<S, N>(self.shares)[c] = self.few_shares(simd, c, &own);
             }
         }
     }
@@ -206,34 +169,29 @@ impl Sharing<'_> {
     fn find_distances<S: Simd>(&mut self, simd: S, c: usize, roots: Roots, ahead: &mut Turns<'_>) {
         for (apart, anchor) in self.room.apart.iter_mut().zip(&self.bound.anchors) {
             ahead.take();
-            let mut distances: Few<S, FAR> = squared_distance(simd, self.tile, c, &anchor.point);
+            let mut distances: Few<S, FAR> = squared_distance(simd, self.tile, c, anchor);
             roots.find(simd, &mut distances);
             few_mut::<S, FAR>(&mut apart.0)[c] = distances;
         }
     }
 
-    /// The shares of the `c`-th few rows of the groups `own`. What rows leave of their own groups is known beforehand where they
-    /// are `ALIKE`.
+    /// The shares of the `c`-th few rows of the groups `own`.
     #[inline(always)]
-    fn few_shares<S: Simd, const ALIKE: bool>(&self, simd: S, c: usize, own: &Few<S, N>) -> Few<S, N> {
+    fn few_shares<S: Simd>(&self, simd: S, c: usize, own: &Few<S, N>) -> Few<S, N> {
         let Bound { groups, anchors, radius, theta_star, .. } = self.bound;
         let (zero, w) = (simd.splat_f64s(0.0), &few::<S, N>(&self.tile.w.0)[c]);
 
         // e⁻ᵃ = 2^(−a·log₂e), which is quicker to compute.
         let rate = simd.splat_f64s(radius * LOG2_E);
-        let left_by_these = if ALIKE { None } else { Some(self.left(simd, c, own)) };
+        let left = self.left(simd, c, own);
         let mut sum = *w;
         for ((apart, number), (anchor, &mass)) in
             self.room.apart.iter().zip(numbers()).zip(anchors.iter().zip(&groups.mass))
         {
             let apart = &few::<S, N>(&apart.0)[c];
             let mut far = match theta_star {
-                Some(theta_star) => along(simd, self.tile, c, &anchor.point, theta_star),
+                Some(theta_star) => along(simd, self.tile, c, anchor, theta_star),
                 None => [zero; N],
-            };
-            let left = match left_by_these {
-                Some(left) => left,
-                None => anchor.left.splat(simd),
             };
             let mut mass = [simd.splat_f64s(mass); N];
             for v in 0..N {
@@ -256,7 +214,7 @@ impl Sharing<'_> {
 
     /// What is left of the own groups of a few rows without them.
     #[inline(always)]
-    fn left<S: Simd>(&self, simd: S, c: usize, own: &Few<S, N>) -> Left<Few<S, N>> {
+    fn left<S: Simd>(&self, simd: S, c: usize, own: &Few<S, N>) -> Left<S> {
         let (zero, w) = (simd.splat_f64s(0.0), &few::<S, N>(&self.tile.w.0)[c]);
         let (mut mass, mut stretch) = ([zero; N], [simd.splat_f64s(1.0); N]);
         for (&group_mass, number) in self.bound.groups.mass.iter().zip(numbers()) {
@@ -369,24 +327,24 @@ mod tests {
         }
     }
 
-    /// Groups of many rows, of one, and of none.
     #[test]
-    fn rows_that_are_known_to_weigh_1_have_the_bits_of_others() {
+    fn groups_of_many_rows_of_one_and_of_none_have_the_shares_of_the_plain_version() {
         let mut points = some_points(3, TILE - 1);
         points.push(&[-80.0, 60.0, 40.0], 1.0);
         points.set_weights(&[1.0; TILE]);
+        let rows: Vec<(Vec<f64>, f64)> = (0..TILE).map(|n| (points.row(n), 1.0)).collect();
         let centers = Centers::new(3, vec![0.5, 0.1, -0.3, -81.0, 60.0, 40.0, 90.0, 90.0, 90.0]);
+        let theta_star = [0.3, -0.2, 0.1];
         for rule in [CenterRule::Exact, CenterRule::Quick] {
             let groups = groups(&points, &centers);
             assert_eq!(groups.mass, [TILE as f64 - 1.0, 1.0, 0.0]);
-            let bound = Bound::new(centers.clone(), groups, 1.5, Some(vec![0.3, -0.2, 0.1]), rule);
-            let [known, unknown] = [true, false].map(|alike| {
-                let mut shares = Lane::ZERO;
-                bound.shares(&Tile { alike, ..points.tile(0) }, &mut Distances::default(), &mut shares);
-                shares
-            });
-            assert_eq!(known, unknown);
-            assert!(known.iter().all(|share| *share > 0.0 && *share <= 1.0));
+            let bound = Bound::new(centers.clone(), groups, 1.5, Some(theta_star.to_vec()), rule);
+            let mut shares = Lane::ZERO;
+            bound.shares(&points.tile(0), &mut Distances::default(), &mut shares);
+            let plain = plain_shares(&rows, &centers, 1.5, &theta_star, rule);
+            for (share, plain) in shares.iter().zip(plain) {
+                assert!((share / plain - 1.0).abs() < 1e-12, "{rule:?}: {share} against {plain}");
+            }
         }
     }
 

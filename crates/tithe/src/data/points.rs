@@ -52,8 +52,6 @@ pub struct Tile<'a> {
     pub w: &'a Lane,
     /// How many rows are real.
     pub len: usize,
-    /// True if all rows are known to be real and to weigh 1.
-    pub(crate) alike: bool,
     /// What the next tiles will be made of, if that is known.
     pub(crate) ahead: Ahead<'a>,
 }
@@ -209,7 +207,6 @@ impl Points {
             z: &self.z[t * self.dim..(t + 1) * self.dim],
             w: &self.w[t],
             len: (self.len - t * TILE).min(TILE),
-            alike: false,
             ahead: Ahead::default(),
         }
     }

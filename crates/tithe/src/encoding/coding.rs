@@ -474,8 +474,7 @@ impl Encoder<'_> {
             || self.fill(rows, scratch),
         );
         let ahead = Ahead { columns: &self.numbers, row: t * TILE };
-        let alike = self.weights.is_none() && len == TILE;
-        Tile { z: &scratch.z, w: &scratch.w, len, alike, ahead }
+        Tile { z: &scratch.z, w: &scratch.w, len, ahead }
     }
 
     #[inline(always)]
@@ -609,7 +608,6 @@ mod tests {
         let mut scratch = Scratch::new(encoding.dim());
         for t in 0..encoder.tiles() {
             let tile = encoder.tile(t, &mut scratch);
-            assert_eq!(tile.alike, t < 40);
             for r in 0..TILE {
                 let row = t * TILE + r;
                 let mut z = vec![0.0; 4];
@@ -628,14 +626,14 @@ mod tests {
     }
 
     #[test]
-    fn rows_with_weights_are_not_alike() {
+    fn weights_come_from_their_column() {
         let mut block = block(TILE);
         block.columns.push(Column::Number(vec![2.0; TILE].into()));
         let encoding = Encoding { weight: Some("w".into()), ..encoding() };
         let encoder = encoding.encoder(&block).expect("an encoder");
         let (mut scratch, twos) = (encoder.scratch(), Lane::of(2.0));
         let tile = encoder.tile(0, &mut scratch);
-        assert_eq!((tile.alike, tile.w), (false, &twos));
+        assert_eq!(tile.w, &twos);
     }
 
     #[test]

@@ -481,7 +481,7 @@ impl Totals {
         let mut totals = Totals { shares: 0.0, norms: 0.0 };
         for tile in pilot.tiles() {
             // Rows of the data weigh one on average here; the pilot's weight says how many each stands for.
-            let ones = Tile { w: &Lane::of(1.0), alike: false, ..tile };
+            let ones = Tile { w: &Lane::of(1.0), ..tile };
             let (shares, norms) = first.shares_and_norms(map, &ones, &mut room);
             for r in 0..tile.len {
                 totals.shares += tile.w[r] * shares[r];
