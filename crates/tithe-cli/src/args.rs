@@ -1,4 +1,4 @@
-//! What the user may type; nothing is checked here beyond the form of each word.
+//! Command-line arguments as the user types them. Only their syntax is checked here; `plan` checks their meaning.
 
 mod paper;
 mod posterior;
@@ -19,11 +19,11 @@ pub use posterior::{
 pub use stream::{MergeArgs, StreamArgs};
 pub use verify::{CertifyArgs, VerifyArgs};
 
-/// Bayesian logistic regression on a few hundred weighted rows that stand for all of them.
+/// Bayesian logistic regression on large data, from a few hundred weighted rows that represent all of it.
 #[derive(Debug, Parser)]
 #[command(name = "tithe", version, propagate_version = true, arg_required_else_help = true)]
 pub struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -31,45 +31,45 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Turn data into a coreset: a few weighted rows that stand for all of them.
+    /// Build a coreset: a few weighted rows that represent the full data.
     Build(Box<BuildArgs>),
-    /// Keep the coreset of data that comes without end; it can be stopped, killed and resumed at any moment.
+    /// Maintain a coreset of an endless stream of rows. It can be stopped, killed and resumed at any time.
     Stream(Box<StreamArgs>),
-    /// Join coresets that were made apart: by other people, on other days, on other machines.
+    /// Merge coresets that were built separately, for example on different days or machines.
     Merge(Box<MergeArgs>),
-    /// Turn a coreset, or data itself, into draws from the posterior.
+    /// Draw from the posterior, given a coreset or the data itself.
     Fit(Box<FitArgs>),
-    /// Check a posterior against the full data in one pass, and correct it.
+    /// Compare a posterior with the full data in one pass, and correct it.
     Verify(Box<VerifyArgs>),
-    /// Tell how far the posterior of a coreset, of any method, is from the full data's.
+    /// Measure how far a coreset's posterior is from the full data's. Works for every build method.
     Certify(Box<CertifyArgs>),
-    /// Compare two posteriors: discrepancy, KL, means and widths, predictions.
+    /// Compare two posteriors: MMD, KL divergence, means, standard deviations and predictions.
     Compare(Box<CompareArgs>),
-    /// Give new rows the probability of the positive class, with its interval.
+    /// Predict the probability of the positive class for new rows, with an interval.
     Predict(Box<PredictArgs>),
-    /// Write one page that shows a posterior, to look at in a browser.
+    /// Write an HTML report of a posterior.
     Report(ReportArgs),
-    /// Write a coreset and a ready model for Stan, PyMC or NumPyro.
+    /// Export a coreset and a matching model to Stan, PyMC or NumPyro.
     Export(ExportArgs),
-    /// Make the paper's synthetic data, of any size.
+    /// Generate the paper's synthetic data sets, with any number of rows.
     Generate(GenerateArgs),
-    /// The whole story in one go, on generated data.
+    /// Compare a coreset with random rows and with the full data, on generated data.
     Demo(DemoArgs),
-    /// Run the paper's experiments again, and draw them.
+    /// Reproduce the paper's experiments and figures.
     Paper(PaperArgs),
-    /// Tell what a file is and how it was made.
+    /// Show what a file contains and how it was made.
     Inspect(InspectArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
-    /// Print the manual page, or write one page a command to a directory.
+    /// Print the manual page, or write one page per command to a directory.
     Man(ManArgs),
 }
 
-/// Where rows come from.
+/// The input data.
 #[derive(Debug, Args)]
 pub struct DataArgs {
-    /// Files, globs and directories of part files: Parquet, CSV, TSV, NDJSON (plain, gzip, zstd), LIBSVM, Arrow IPC;
-    /// `-` is standard input.
+    /// Files, globs or directories of part files: Parquet, Arrow IPC, CSV, TSV, NDJSON or LIBSVM; text formats may be
+    /// compressed with gzip or zstd. `-` reads standard input.
     #[arg(required = true, value_name = "DATA")]
     pub data: Vec<String>,
 
@@ -80,67 +80,68 @@ pub struct DataArgs {
 /// How files are read.
 #[derive(Debug, Args)]
 pub struct ReadingArgs {
-    /// The format, where it should not be told from the content: parquet, csv, tsv, ndjson,
-    /// libsvm, arrow, arrow-stream.
+    /// Format of the input: parquet, csv, tsv, ndjson, libsvm, arrow or arrow-stream [default: detected from the
+    /// content].
     #[arg(long, value_name = "FORMAT", help_heading = "Reading")]
     pub format: Option<Format>,
 
-    /// CSV and TSV: the first row is data; the columns are called x1, x2, ….
+    /// CSV and TSV: the first row is data, not a header; columns are named x1, x2, ….
     #[arg(long, help_heading = "Reading")]
     pub no_header: bool,
 
-    /// LIBSVM: feature indices begin at 0, even if 0 does not occur.
+    /// LIBSVM: feature indices start at 0, even if index 0 does not occur.
     #[arg(long, help_heading = "Reading")]
     pub zero_based: bool,
 
-    /// Read these columns as text (categories), whatever they look like; names with commas stand in double quotes.
+    /// Read these columns as text (categories) even if they contain numbers. Put names that contain commas in double
+    /// quotes.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', help_heading = "Reading")]
     pub text: Vec<String>,
 }
 
-/// Which columns serve for what, and how they enter the model.
+/// The role of each column, and how it is encoded.
 #[derive(Debug, Args)]
 pub struct ColumnArgs {
-    /// The column with the two classes [LIBSVM: default label].
+    /// Column with the two classes [default for LIBSVM: label].
     #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
     pub label: Option<String>,
 
-    /// The label's positive value, where the label is text.
+    /// Value of the label that counts as positive; needed if the label is text.
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true, help_heading = "Columns")]
     pub positive: Option<String>,
 
-    /// Use only these columns as features; names with commas stand in double quotes.
+    /// Use only these columns as features. Put names that contain commas in double quotes.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', help_heading = "Columns")]
     pub features: Option<Vec<String>>,
 
-    /// Leave these columns out.
+    /// Do not use these columns as features.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', help_heading = "Columns")]
     pub exclude: Vec<String>,
 
-    /// The column with the rows' weights, if the data is weighted already.
+    /// Column with row weights, if the data is already weighted.
     #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
     pub weight: Option<String>,
 
-    /// What to do with rows that have a missing, infinite or inexact value.
+    /// How to treat rows with a missing or infinite value, or an integer too large to be exact.
     #[arg(long, value_enum, default_value_t = MissingArg::Error, help_heading = "Columns")]
     pub missing: MissingArg,
 
-    /// Add no intercept; columns are then scaled, but not centred.
+    /// Fit no intercept. Columns are then scaled but not centred.
     #[arg(long, help_heading = "Columns")]
     pub no_intercept: bool,
 
-    /// Take columns of numbers as they are.
+    /// Do not standardise numeric columns.
     #[arg(long, help_heading = "Columns")]
     pub no_standardize: bool,
 
-    /// Most levels that a column of text may have.
+    /// Maximum number of levels of a text column.
     #[arg(long, value_name = "N", default_value_t = 100, help_heading = "Columns")]
     pub max_levels: usize,
 }
 
 impl ColumnArgs {
-    /// The flags given that decide how columns enter the model.
-    pub fn decisions(&self) -> Vec<&'static str> {
+    /// The flags given by the user that determine how columns are encoded.
+    pub fn encoding_flags(&self) -> Vec<&'static str> {
         let given = [
             ("--label", self.label.is_some()),
             ("--positive", self.positive.is_some()),
@@ -154,30 +155,30 @@ impl ColumnArgs {
     }
 }
 
-/// How the work is done.
+/// Threads and memory.
 #[derive(Debug, Args)]
 pub struct EngineArgs {
-    /// Number of threads [default: one a core].
+    /// Number of threads [default: one per core].
     #[arg(long, value_name = "N", help_heading = "Running")]
     pub threads: Option<usize>,
 
-    /// Memory for decoded rows, such as 4GiB; rows beyond it are read again for each pass [default: half of RAM].
+    /// Memory for decoded rows, such as 4GiB. Rows that do not fit are read again in each pass [default: half of RAM].
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Running")]
     pub memory: Option<u64>,
 
-    /// Rows in a block [default: by the number of columns]; part of what the result depends on.
+    /// Rows per block [default: depends on the number of columns]. The result depends on it.
     #[arg(long, value_name = "N", help_heading = "Running")]
     pub block_rows: Option<usize>,
 }
 
-/// How results and messages are shown.
+/// How results and progress are shown.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct OutputArgs {
     /// Print the result as JSON.
     #[arg(long, help_heading = "Running")]
     pub json: bool,
 
-    /// Show no progress.
+    /// Do not show progress.
     #[arg(long, short, help_heading = "Running")]
     pub quiet: bool,
 }
@@ -185,15 +186,16 @@ pub struct OutputArgs {
 /// How many rows a coreset has, and how they are chosen.
 #[derive(Debug, Args)]
 pub struct ChoiceArgs {
-    /// Number of draws; rows drawn twice are kept once [default: 1000].
+    /// Number of rows to select. Rows selected more than once are stored once, so the coreset can be slightly smaller
+    /// [default: 1000].
     #[arg(long, value_name = "M", conflicts_with = "epsilon", allow_negative_numbers = true)]
     pub size: Option<usize>,
 
-    /// As many draws as keep the log-likelihood within this share of the truth, anywhere in the ball.
+    /// Select as many rows as guarantee this relative error of the log-likelihood everywhere in the parameter ball.
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
     pub epsilon: Option<f64>,
 
-    /// With --epsilon: the probability that the guarantee fails.
+    /// With --epsilon: probability that the guarantee fails.
     #[arg(
         long,
         value_name = "DELTA",
@@ -203,7 +205,7 @@ pub struct ChoiceArgs {
     )]
     pub delta: f64,
 
-    /// With --epsilon: the constant c of the size rule M = c m/ε² ((D+1) ln m + ln 1/δ).
+    /// With --epsilon: constant c in the size rule M = c m/ε² ((D+1) ln m + ln 1/δ), where m is the mean sensitivity.
     #[arg(
         long,
         value_name = "C",
@@ -213,38 +215,39 @@ pub struct ChoiceArgs {
     )]
     pub constant: f64,
 
-    /// How rows are chosen [default: calibrated; with --epsilon, sensitivity].
+    /// How rows are selected and weighted [default: calibrated; with --epsilon, sensitivity].
     #[arg(long, value_enum)]
     pub method: Option<MethodArg>,
 
-    /// Number of clusters that the sensitivity bounds are made from [default: 6].
+    /// Number of clusters for the sensitivity bounds [default: 6].
     #[arg(long, value_name = "K")]
     pub clusters: Option<usize>,
 
-    /// Radius of the ball of parameters: a number, or auto:A for A over the root of the clustering's score [default:
-    /// auto:3].
+    /// Radius of the parameter ball: a number, or auto:A for A divided by the square root of the k-means score
+    /// [default: auto:3].
     #[arg(long, value_name = "R", allow_negative_numbers = true, value_parser = parse_radius)]
     pub radius: Option<Radius>,
 
-    /// Centre of the ball: a file of `coefficient,value` lines or a JSON object, on the data's own scale.
+    /// Centre of the parameter ball: a file with `coefficient,value` lines or a JSON object, in the units of the data
+    /// [default: 0].
     #[arg(long, value_name = "FILE")]
     pub theta_star: Option<PathBuf>,
 
-    /// What stands for a cluster: its mean without the row itself (exact), or its centre, as the paper's
-    /// experiments had it (quick) [default: exact].
+    /// Cluster centre in the sensitivity bound of a row: the cluster mean without that row (exact), or the k-means
+    /// centre, as in the paper's experiments (quick) [default: exact].
     #[arg(long, value_enum)]
     pub centers: Option<CentersArg>,
 
-    /// Keep equal rows apart, even where merging them would give an exact coreset.
+    /// Do not merge equal rows, even if that would give an exact coreset.
     #[arg(long)]
     pub no_collapse: bool,
 
-    /// Calibration: standard deviation of the normal prior under which the full data's mode is sought, on the
-    /// standardised scale; the result hardly depends on it [default: 2].
+    /// Calibration: standard deviation of the normal prior used to find the full data's posterior mode, on the
+    /// standardised scale. The result hardly depends on it [default: 2].
     #[arg(long, value_name = "SD")]
     pub prior_scale: Option<f64>,
 
-    /// The seed: the same seed gives the same bytes.
+    /// Random seed. The same seed gives the same output, byte for byte.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub seed: u64,
 }
@@ -255,18 +258,19 @@ pub struct BuildArgs {
     #[command(flatten)]
     pub data: DataArgs,
 
-    /// The coreset file to write.
+    /// Coreset file to write.
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
 
-    /// As few rows as bring the KL to the full data's posterior down to this, by the certificate.
+    /// Select as few rows as needed for this KL divergence to the full data's posterior, according to the certificate.
     #[arg(long, value_name = "NATS", allow_negative_numbers = true, conflicts_with_all = ["size", "epsilon"])]
     pub kl: Option<f64>,
 
     #[command(flatten)]
     pub choice: ChoiceArgs,
 
-    /// Take the encoding of this coreset (levels, means and scales) in place of learning one, so that both can be merged.
+    /// Use the encoding of this coreset (levels, means and scales) instead of learning one, so that the two can be
+    /// merged.
     #[arg(long, value_name = "CORESET", help_heading = "Columns")]
     pub encoding: Option<PathBuf>,
 
@@ -283,10 +287,10 @@ pub struct BuildArgs {
 /// `tithe inspect`.
 #[derive(Debug, Args)]
 pub struct InspectArgs {
-    /// A coreset, a posterior, or any data file.
+    /// A coreset, a posterior or a data file.
     pub file: PathBuf,
 
-    /// Print everything as JSON.
+    /// Print all metadata as JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -294,7 +298,7 @@ pub struct InspectArgs {
 /// `tithe completions`.
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
-    /// The shell.
+    /// Shell to generate the script for.
     pub shell: clap_complete::Shell,
 }
 
@@ -306,32 +310,32 @@ pub struct ManArgs {
     pub dir: Option<PathBuf>,
 }
 
-/// How rows are chosen.
+/// How rows are selected and weighted.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum MethodArg {
-    /// By sensitivity and by what matters near the mode, then weighed until the posterior is the full data's.
+    /// By sensitivity and leverage, then reweighted until the posterior matches the full data's.
     Calibrated,
-    /// In proportion to sensitivity bounds: Algorithm 1 of Huggins, Campbell and Broderick (2016).
+    /// With probability proportional to sensitivity bounds: Algorithm 1 of Huggins, Campbell and Broderick (2016).
     Sensitivity,
-    /// All rows alike: the baseline.
+    /// Uniformly at random: the baseline.
     Uniform,
 }
 
-/// What stands for a cluster.
+/// The cluster centre used in sensitivity bounds.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum CentersArg {
-    /// Its mean without the row itself.
+    /// The cluster mean without the row itself.
     Exact,
-    /// Its centre.
+    /// The k-means centre.
     Quick,
 }
 
-/// What to do with unusable rows.
+/// How to treat rows with unusable values.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum MissingArg {
-    /// Stop, and say where they are.
+    /// Stop and report where they are.
     Error,
-    /// Leave such rows out, and count them.
+    /// Drop and count them.
     Drop,
 }
 
@@ -358,9 +362,9 @@ fn parse_bytes(word: &str) -> Result<u64, String> {
         "mb" => 1e6,
         "gb" => 1e9,
         "tb" => 1e12,
-        _ => return Err(format!("'{unit}' is no unit; say 4GiB, 512MB or a number of bytes")),
+        _ => return Err(format!("unknown unit '{unit}'; use for example 4GiB, 512MB or a number of bytes")),
     };
-    let number: f64 = number.parse().map_err(|_| format!("'{word}' is not a size such as 4GiB"))?;
+    let number: f64 = number.parse().map_err(|_| format!("'{word}' is not a size; use for example 4GiB"))?;
     Ok((number * factor) as u64)
 }
 
@@ -370,12 +374,12 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_definitions_are_sound() {
+    fn argument_definitions_are_consistent() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn sizes_and_radii_are_read() {
+    fn sizes_and_radii_are_parsed() {
         assert_eq!(parse_bytes("4GiB"), Ok(4 << 30));
         assert_eq!(parse_bytes("1.5k"), Ok(1536));
         assert_eq!(parse_bytes("12"), Ok(12));

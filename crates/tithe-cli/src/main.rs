@@ -1,4 +1,4 @@
-//! The command line of Tithe: reads the arguments, runs one command, decides the exit code.
+//! The command-line program: parses the arguments, runs one command and sets the exit code.
 
 mod args;
 mod commands;
@@ -19,9 +19,9 @@ use args::{Cli, Command};
 fn main() -> ExitCode {
     let cli = Cli::parse();
     stop_on_interrupt();
-    keep_panics_quiet();
+    suppress_panic_messages();
     match catch_unwind(|| run(cli.command)) {
-        Ok(Ok(())) if show::UNSAID.load(Ordering::Relaxed) => ExitCode::FAILURE,
+        Ok(Ok(())) if show::OUTPUT_FAILED.load(Ordering::Relaxed) => ExitCode::FAILURE,
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
             show::message(&format!("error: {error}"));
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         }
         Err(_) => {
             let what = LAST_PANIC.lock().map_or_else(|_| String::new(), |panic| panic.clone());
-            show::message(&format!("error: this is a defect of tithe; please report it: {what}"));
+            show::message(&format!("error: this is a bug in tithe; please report it: {what}"));
             ExitCode::FAILURE
         }
     }
@@ -59,12 +59,12 @@ fn run(command: Command) -> Result<()> {
     }
 }
 
-/// What the last panic said of itself.
+/// Message of the last panic.
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
-/// Decoders of others' may panic on damaged files; the library makes errors of that, so nothing else is to be
-/// said. A panic that reaches `main` is told there.
-fn keep_panics_quiet() {
+/// Suppresses panic messages: third-party decoders may panic on damaged files, which the library turns into errors.
+/// `main` reports a panic that reaches it.
+fn suppress_panic_messages() {
     std::panic::set_hook(Box::new(|panic| {
         if let Ok(mut last) = LAST_PANIC.lock() {
             *last = panic.to_string();
@@ -72,7 +72,7 @@ fn keep_panics_quiet() {
     }));
 }
 
-/// 1: failed; 2: wrong usage.
+/// The exit code: 1 for a failure, 2 for wrong usage.
 fn exit_code(error: &Error) -> ExitCode {
     match error.kind() {
         ErrorKind::Setting { .. } => ExitCode::from(2),
@@ -80,14 +80,14 @@ fn exit_code(error: &Error) -> ExitCode {
     }
 }
 
-/// Ctrl-C asks the work to stop, so that nothing is left half-written. Work that does not hear it (waiting for
-/// standard input) is ended a little later.
+/// On Ctrl-C, asks the running command to stop, so that no half-written file remains. Exits after three seconds if it does
+/// not, for example because it waits for standard input.
 fn stop_on_interrupt() {
     let stop = || {
         show::STOP.store(true, Ordering::Relaxed);
         std::thread::spawn(|| {
             std::thread::sleep(Duration::from_secs(3));
-            commands::forget_outputs();
+            commands::remove_temporary_files();
             show::message("error: stopped before the end; nothing was written");
             std::process::exit(1);
         });

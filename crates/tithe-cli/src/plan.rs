@@ -1,4 +1,4 @@
-//! From what was typed to what will be done: checked settings.
+//! Turns command-line arguments into checked settings of the library.
 
 use std::path::{Path, PathBuf};
 
@@ -27,11 +27,11 @@ use crate::args::{
     PriorArgs, ReadingArgs, StreamArgs, UnseenArg,
 };
 
-/// Names that were parted at every comma: those in double quotes put together again.
-pub fn names(parted: &[String]) -> Vec<String> {
+/// Column names from a list that was split at every comma: rejoins the parts of names in double quotes.
+pub fn names(parts: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let mut is_open = false;
-    for part in parted {
+    for part in parts {
         match names.last_mut().filter(|_| is_open) {
             Some(name) => *name += &format!(",{part}"),
             None => names.push(part.clone()),
@@ -50,25 +50,25 @@ pub fn open_options(args: &ReadingArgs, memory: u64) -> OpenOptions {
         header: !args.no_header,
         zero_based: args.zero_based.then_some(true),
         text: names(&args.text),
-        // Half for the bytes of standard input, half for its decoded rows.
+        // Half of the memory is for the bytes of standard input, half for its decoded rows.
         memory: memory / 2,
         ..OpenOptions::default()
     }
 }
 
-/// Opens the data; refuses if `output` is one of its files.
+/// Opens the data; rejects an `output` that is one of its files.
 pub fn open_data(
     args: &DataArgs,
     columns: &ColumnArgs,
     memory: u64,
     output: Option<&Path>,
 ) -> Result<Box<dyn Source>> {
-    // Who names no columns wants them all.
+    // Without --features all columns are used, so a key that appears only in later rows would be missed.
     let refuse_late_keys = columns.features.is_none();
     let options = OpenOptions { refuse_late_keys, ..open_options(&args.reading, memory) };
     let source = open(&args.data, &options)?;
     if let Some(output) = output {
-        // Standard input may be a file that the shell opened.
+        // The shell may have redirected a file to standard input.
         let standard_input = args.data.iter().any(|name| name == "-").then(|| PathBuf::from("/dev/stdin"));
         let files: Vec<PathBuf> = source.files().into_iter().chain(standard_input).collect();
         refuse_overwriting(&files, output)?;
@@ -76,7 +76,7 @@ pub fn open_data(
     Ok(source)
 }
 
-/// Opens the data that a file of ours was made from; refuses if `output` is one of its files, or one of `own`.
+/// Opens the data that a coreset or posterior was made from; rejects an `output` that is one of its files or in `own`.
 pub fn open_full_data(
     args: &DataArgs,
     encoding: &Encoding,
@@ -93,30 +93,30 @@ pub fn open_full_data(
     open_as(encoding, inputs, &open_options(&args.reading, memory))
 }
 
-/// Refuses to write over a file that is read.
+/// Rejects an output file that is also an input.
 pub fn refuse_overwriting(files: &[PathBuf], output: &Path) -> Result<()> {
     let Ok(target) = output.canonicalize() else { return Ok(()) };
     if files.iter().any(|file| file.canonicalize().is_ok_and(|file| file == target)) {
-        let what = "is both input and output; the result would destroy the data".to_string();
+        let what = "is both input and output; writing it would destroy the data".to_string();
         let help = Some("name another file with -o".to_string());
         return Err(ErrorKind::WrongFile { path: output.to_path_buf(), what, help }.into());
     }
     Ok(())
 }
 
-/// Refuses coresets among the data, unless their weights are taken for weights: each row stands for many.
+/// Rejects coresets given as data, unless their weights are used: each row represents many.
 pub fn refuse_coresets(table: &Table) -> Result<()> {
-    // Standard input is no file.
+    // Skips standard input, which is not a file.
     for file in table.source().files().into_iter().filter(|file| file.is_file()) {
         let Some(story) = find_story(&file)?.filter(|story| story.kind == "coreset") else { continue };
         let [weight, row] =
             ["weight_column", "row_column"].map(|key| story.json[key].as_str().unwrap_or(key));
-        let is_weighed = table.weight().is_some_and(|field| field.name == weight);
-        if !is_weighed || table.features().iter().any(|field| field.name == row) {
+        let is_weighted = table.weight().is_some_and(|field| field.name == weight);
+        if !is_weighted || table.features().iter().any(|field| field.name == row) {
             return Err(ErrorKind::WrongFile {
-                what: format!("is a coreset: its column '{weight}' says how many rows each stands for"),
+                what: format!("is a coreset: its column '{weight}' says how many rows each row represents"),
                 help: Some(format!(
-                    "`tithe merge {} --size …` makes a smaller one; as data it needs --weight {weight} --exclude {row}",
+                    "to make it smaller, use `tithe merge {} --size …`; to use it as data, add --weight {weight} --exclude {row}",
                     file.display()
                 )),
                 path: file,
@@ -127,7 +127,7 @@ pub fn refuse_coresets(table: &Table) -> Result<()> {
     Ok(())
 }
 
-/// Which columns serve for what.
+/// The roles of the columns.
 pub fn roles(args: &ColumnArgs, source: &dyn Source) -> Result<Roles> {
     let label = match &args.label {
         Some(label) => label.clone(),
@@ -135,7 +135,7 @@ pub fn roles(args: &ColumnArgs, source: &dyn Source) -> Result<Roles> {
         None => {
             let names: Vec<&str> = source.fields().iter().take(20).map(|field| field.name.as_str()).collect();
             let what =
-                format!("is needed: name the column with the two classes (there are {})", names.join(", "));
+                format!("required: name the column with the two classes (columns: {})", names.join(", "));
             return Err(Error::setting("--label", what));
         }
     };
@@ -147,7 +147,7 @@ pub fn roles(args: &ColumnArgs, source: &dyn Source) -> Result<Roles> {
     })
 }
 
-/// How columns enter the model.
+/// How columns are encoded.
 pub fn encoding(args: &ColumnArgs) -> EncodingSettings {
     EncodingSettings {
         intercept: !args.no_intercept,
@@ -159,7 +159,7 @@ pub fn encoding(args: &ColumnArgs) -> EncodingSettings {
     }
 }
 
-/// What to do with unusable rows.
+/// How to treat rows with unusable values.
 pub fn missing(args: &ColumnArgs) -> Missing {
     match args.missing {
         MissingArg::Error => Missing::Error,
@@ -167,17 +167,17 @@ pub fn missing(args: &ColumnArgs) -> Missing {
     }
 }
 
-/// Memory for decoded rows: as told, or half of what the machine has.
+/// Memory for decoded rows: as given, or half of the machine's.
 pub fn memory(args: &EngineArgs) -> u64 {
     args.memory.unwrap_or_else(|| physical_memory().map_or(4 << 30, |bytes| bytes / 2))
 }
 
-/// How the engine works.
+/// Settings of the engine.
 pub fn engine(args: &EngineArgs, missing: Missing) -> EngineSettings {
     EngineSettings { threads: args.threads, memory: memory(args), missing, block_rows: args.block_rows }
 }
 
-/// What coreset to build.
+/// Settings of a build.
 pub fn build(args: &BuildArgs) -> Result<BuildSettings> {
     let mut settings = choice(&args.choice, encoding(&args.columns))?;
     if let Some(target) = args.kl {
@@ -199,12 +199,12 @@ fn known_encoding(path: &Path, columns: &ColumnArgs) -> Result<Encoding> {
         columns.features.as_deref().map(names).as_deref(),
         &names(&columns.exclude),
     )?;
-    // Other rows may be weighted where those were not.
+    // These rows may have weights even if the rows of that coreset had none.
     known.weight = columns.weight.clone().or(known.weight);
     Ok(known)
 }
 
-/// What a stream is made of.
+/// Settings of a stream.
 pub fn stream(args: &StreamArgs) -> Result<StreamSettings> {
     let mut settings = choice(&args.choice, encoding(&args.columns))?;
     if let Some(path) = &args.encoding {
@@ -215,7 +215,7 @@ pub fn stream(args: &StreamArgs) -> Result<StreamSettings> {
     Ok(StreamSettings { build: settings, missing: missing(&args.columns), block: args.block, warmup_rows })
 }
 
-/// What to do with unseen levels.
+/// How to treat unseen levels.
 pub fn unseen(arg: UnseenArg) -> Unseen {
     match arg {
         UnseenArg::Error => Unseen::Error,
@@ -223,7 +223,7 @@ pub fn unseen(arg: UnseenArg) -> Unseen {
     }
 }
 
-/// How many rows to choose, and how.
+/// How many rows to select, and how.
 pub fn choice(args: &ChoiceArgs, encoding: EncodingSettings) -> Result<BuildSettings> {
     let size = match args.epsilon {
         Some(epsilon) => Size::Guarantee { epsilon, delta: args.delta, constant: args.constant },
@@ -235,59 +235,60 @@ pub fn choice(args: &ChoiceArgs, encoding: EncodingSettings) -> Result<BuildSett
         Some(MethodArg::Sensitivity) => Method::Sensitivity,
         Some(MethodArg::Uniform) => Method::Uniform,
     };
-    refuse_idle_flags(args, method)?;
-    let usual = BuildSettings::default();
+    refuse_unused_flags(args, method)?;
+    let default = BuildSettings::default();
     let settings = BuildSettings {
         method,
         size,
-        clusters: args.clusters.unwrap_or(usual.clusters),
-        radius: args.radius.unwrap_or(usual.radius),
+        clusters: args.clusters.unwrap_or(default.clusters),
+        radius: args.radius.unwrap_or(default.radius),
         theta_star: args.theta_star.as_deref().map(coefficients).transpose()?.unwrap_or_default(),
         centers: match args.centers {
-            None => usual.centers,
+            None => default.centers,
             Some(CentersArg::Exact) => CenterRule::Exact,
             Some(CentersArg::Quick) => CenterRule::Quick,
         },
         collapse: !args.no_collapse,
         seed: Seed(args.seed),
         encoding,
-        prior_scale: args.prior_scale.unwrap_or(usual.prior_scale),
+        prior_scale: args.prior_scale.unwrap_or(default.prior_scale),
     };
     settings.check()?;
     Ok(settings)
 }
 
-/// Refuses flags that would change nothing.
-fn refuse_idle_flags(args: &ChoiceArgs, method: Method) -> Result<()> {
+/// Rejects flags that the method ignores.
+fn refuse_unused_flags(args: &ChoiceArgs, method: Method) -> Result<()> {
     let bounds = [
         ("--clusters", args.clusters.is_some()),
         ("--radius", args.radius.is_some()),
         ("--theta-star", args.theta_star.is_some()),
         ("--centers", args.centers.is_some()),
     ];
-    let idle = match method {
+    let unused = match method {
         Method::Calibrated => None,
-        _ if args.prior_scale.is_some() => Some(("--prior-scale", "calibration", "calibrated")),
+        _ if args.prior_scale.is_some() => Some(("--prior-scale", "calibrated")),
         Method::Sensitivity => None,
         Method::Uniform => bounds
             .into_iter()
             .find(|(_, given)| *given)
-            .map(|(flag, _)| (flag, "sensitivity bounds", "calibrated or --method sensitivity")),
+            .map(|(flag, _)| (flag, "calibrated or --method sensitivity")),
     };
-    match idle {
-        Some((flag, what, methods)) => {
-            Err(Error::setting(flag, format!("goes with {what}: take it away, or choose --method {methods}")))
-        }
+    match unused {
+        Some((flag, methods)) => Err(Error::setting(
+            flag,
+            format!("has no effect with this method; remove it, or use --method {methods}"),
+        )),
         None => Ok(()),
     }
 }
 
-/// Which prior each coefficient is to have.
+/// The prior of each coefficient.
 pub fn priors(args: &PriorArgs) -> PriorChoice {
     PriorChoice { general: args.prior, intercept: args.intercept_prior, named: args.prior_for.clone() }
 }
 
-/// How to fit.
+/// Settings of a fit.
 pub fn fit(args: &FitArgs) -> Result<FitSettings> {
     let draws =
         Settings { chains: args.chains, draws: args.draws, warmup: args.warmup, seed: Seed(args.seed) };
@@ -306,7 +307,7 @@ fn coefficients(path: &Path) -> Result<Vec<(String, f64)>> {
     let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
     let text = text.trim_start_matches('\u{feff}');
     let malformed = |what: String| -> Error {
-        let help = Some("write a JSON object, or one `coefficient,value` a line".to_string());
+        let help = Some("write a JSON object, or one `coefficient,value` per line".to_string());
         ErrorKind::Malformed { path: PathBuf::from(path), what, help }.into()
     };
     if text.trim_start().starts_with('{') {
@@ -333,11 +334,11 @@ fn coefficients(path: &Path) -> Result<Vec<(String, f64)>> {
                 Ok((name.trim().trim_matches('"').to_string(), value))
             })
             .collect::<Result<_>>()?;
-    let twice =
+    let is_duplicate =
         |(at, (name, _)): &(usize, &(String, f64))| values[..*at].iter().any(|(other, _)| other == name);
-    match values.iter().enumerate().find(twice) {
+    match values.iter().enumerate().find(is_duplicate) {
         _ if values.is_empty() => Err(malformed("is empty".to_string())),
-        Some((_, (name, _))) => Err(malformed(format!("'{name}' has two values"))),
+        Some((_, (name, _))) => Err(malformed(format!("'{name}' occurs twice"))),
         None => Ok(values),
     }
 }

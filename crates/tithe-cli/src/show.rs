@@ -1,4 +1,4 @@
-//! What the user sees: results on standard output, messages and progress on standard error.
+//! Terminal output: results go to standard output, messages and progress to standard error.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -9,20 +9,20 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use tithe::base::progress::{Event, Observer};
 
-/// Set by Ctrl-C and by the request to terminate.
+/// Set by Ctrl-C or SIGTERM: the running command should stop.
 pub static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Set when a result could not be written to standard output.
-pub static UNSAID: AtomicBool = AtomicBool::new(false);
+/// Set if a result could not be written to standard output.
+pub static OUTPUT_FAILED: AtomicBool = AtomicBool::new(false);
 
-/// Writes to standard output; a reader who has gone away is no error.
+/// Writes to standard output. A closed pipe is not an error: the reader may stop early.
 pub fn print(text: &str) {
     let mut out = std::io::stdout().lock();
-    let said = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    if let Err(error) = said
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if let Err(error) = written
         && error.kind() != std::io::ErrorKind::BrokenPipe
     {
-        UNSAID.store(true, Ordering::Relaxed);
+        OUTPUT_FAILED.store(true, Ordering::Relaxed);
         message(&format!("error: cannot write to standard output: {error}"));
     }
 }
@@ -32,14 +32,14 @@ pub fn message(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Draws a bar on a terminal, nothing on a pipe; tells warnings; stops on Ctrl-C.
+/// Shows a progress bar if standard error is a terminal, prints warnings, and stops the work on Ctrl-C.
 pub struct Watcher {
     visible: bool,
     bar: Mutex<Option<ProgressBar>>,
 }
 
 impl Watcher {
-    /// A watcher; a quiet one draws no bar.
+    /// A watcher; with `quiet` it shows no progress bar.
     pub fn new(quiet: bool) -> Watcher {
         Watcher { visible: !quiet && std::io::stderr().is_terminal(), bar: Mutex::new(None) }
     }
@@ -82,7 +82,7 @@ impl Observer for Watcher {
         match event {
             Event::PassStarted { name, rows } => self.start(name, rows, "rows"),
             Event::ChainsStarted { iterations, .. } => {
-                self.start("drawing", Some(iterations), "iterations");
+                self.start("sampling", Some(iterations), "iterations");
             }
             Event::RowsDone(count) | Event::IterationsDone(count) => self.with_bar(|bar| {
                 if let Some(bar) = bar {
@@ -103,12 +103,12 @@ impl Observer for Watcher {
     }
 }
 
-/// A path as JSON has it: what is no UTF-8 cannot be told exactly.
+/// A path as text for JSON; bytes that are not UTF-8 are replaced.
 pub fn path(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// A whole number with commas: 1,000,000.
+/// An integer with thousands separators: 1,000,000.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -121,17 +121,18 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// How many there are of something: 1 row, 2 rows.
+/// A number with its noun in singular or plural: 1 row, 2 rows.
 pub fn counted(number: u64, what: &str) -> String {
     format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// A coreset's rows and what they do: 1 weighted row stands, 2 weighted rows stand.
-pub fn standing(rows: u64) -> String {
-    format!("{} {}", counted(rows, "weighted row"), if rows == 1 { "stands" } else { "stand" })
+/// The size of a coreset and of its data: 300 weighted rows represent 10,000 rows.
+pub fn represented(size: u64, rows: u64) -> String {
+    let verb = if size == 1 { "represents" } else { "represent" };
+    format!("{} {verb} {}", counted(size, "weighted row"), counted(rows, "row"))
 }
 
-/// How many there were of something, as a sentence begins: 1 row was, 2 rows were.
+/// A number with its noun and verb: 1 row was, 2 rows were.
 pub fn they_were(number: u64, what: &str) -> String {
     format!("{} {}", counted(number, what), if number == 1 { "was" } else { "were" })
 }
@@ -141,8 +142,18 @@ pub fn number(value: f64) -> String {
     if value != 0.0 && !(1e-3..1e6).contains(&value.abs()) {
         return format!("{value:.3e}");
     }
-    let digits = if value == 0.0 { 0 } else { 3 - value.abs().log10().floor() as i32 };
+    // Rounding to four digits can carry into another decade: 0.99999 becomes 1.000, not 1.0000.
+    let rounded: f64 = format!("{value:.3e}").parse().unwrap_or(value);
+    let digits = if rounded == 0.0 { 0 } else { 3 - rounded.abs().log10().floor() as i32 };
     format!("{value:.*}", digits.clamp(0, 6) as usize)
+}
+
+/// A range of numbers, or a single number if both ends print the same: 0.98 to 1.02.
+pub fn range(low: f64, high: f64) -> String {
+    match (number(low), number(high)) {
+        (low, high) if low == high => low,
+        (low, high) => format!("{low} to {high}"),
+    }
 }
 
 #[cfg(test)]
@@ -150,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_easy_to_read() {
+    fn numbers_are_formatted_for_reading() {
         assert_eq!(count(0), "0");
         assert_eq!(count(1_000_000), "1,000,000");
         assert_eq!(count(999), "999");
@@ -160,5 +171,9 @@ mod tests {
         assert_eq!(number(1.23456), "1.235");
         assert_eq!(number(123.456), "123.5");
         assert_eq!(number(1e-9), "1.000e-9");
+        assert_eq!([number(0.99999), number(9.9999)], ["1.000", "10.00"]);
+        assert_eq!([range(0.99999, 1.00001), range(0.5, 2.0)], ["1.000", "0.5000 to 2.000"]);
+        assert_eq!(represented(1, 2), "1 weighted row represents 2 rows");
+        assert_eq!(represented(300, 10_000), "300 weighted rows represent 10,000 rows");
     }
 }

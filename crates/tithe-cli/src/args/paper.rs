@@ -1,4 +1,4 @@
-//! What the user may type after `paper` and `compare`.
+//! Arguments of `paper` and `compare`.
 
 use std::path::PathBuf;
 
@@ -11,33 +11,33 @@ use super::{DataArgs, OutputArgs};
 /// `tithe paper`.
 #[derive(Debug, Args)]
 pub struct PaperArgs {
-    /// What to run [default: everything].
+    /// Experiments to run [default: all].
     #[arg(value_enum, value_name = "FIGURE")]
     pub figures: Vec<FigureArg>,
 
-    /// A few minutes instead of many hours: small data, few repeats; shows that everything works.
+    /// Run small data sets with few repeats, in minutes instead of hours. Same as --profile quick.
     #[arg(long, conflicts_with = "profile")]
     pub quick: bool,
 
-    /// How much to run: quick (minutes), night (a few hours of two cores) or full (the paper's settings; many hours)
+    /// How much to run: quick (minutes), night (a few hours on two cores) or full (the paper's settings; many hours)
     /// [default: full].
     #[arg(long, value_name = "PROFILE")]
     pub profile: Option<Profile>,
 
-    /// The directory with the real data sets: covtype, ds1_100 or ds1_10, webspam or census_income, as .parquet, .csv or
-    /// .libsvm with a column `label`; those that are not there are left out.
+    /// Directory with the real data sets: covtype, ds1_100 or ds1_10, webspam or census_income, as .parquet, .csv or
+    /// .libsvm files with a column `label`. Missing data sets are skipped.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
 
-    /// The directory to write to; what is there already of a run that was stopped is used.
+    /// Output directory. Results of an interrupted run in it are reused.
     #[arg(long, short, value_name = "DIR", default_value = "tithe-paper")]
     pub output: PathBuf,
 
-    /// Begin nothing after so many minutes, and draw what is there.
+    /// Start no experiment after this many minutes, and draw the figures from what is finished.
     #[arg(long, value_name = "MINUTES")]
     pub stop_after: Option<f64>,
 
-    /// Number of threads: cells at the same time [default: one a core].
+    /// Number of threads, each running one cell of an experiment at a time [default: one per core].
     #[arg(long, value_name = "N", help_heading = "Running")]
     pub threads: Option<usize>,
 
@@ -45,20 +45,20 @@ pub struct PaperArgs {
     pub show: OutputArgs,
 }
 
-/// What can be run.
+/// The experiments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FigureArg {
-    /// Share of the time spent building.
+    /// Fraction of the time spent on building the coreset.
     Fig1a,
     /// Mean sensitivities of Binary10, by R and k.
     Fig1b,
-    /// Mean sensitivities of a real set.
+    /// Mean sensitivities of a real data set.
     Fig1c,
     /// MMD and test log-likelihood by size.
     Fig2,
     /// Results for other k and a.
     Robustness,
-    /// The theorems, measured.
+    /// Measurements of the quantities in the theorems.
     Theory,
 }
 
@@ -66,28 +66,28 @@ pub enum FigureArg {
 #[derive(Debug, Args)]
 #[command(mut_arg("data", |data| data.long("test").num_args(1..).required(false).help(TEST_DATA)))]
 pub struct CompareArgs {
-    /// The posterior to look at.
+    /// Posterior to evaluate.
     pub posterior: PathBuf,
 
-    /// The posterior to compare it with, such as that of all rows.
+    /// Reference posterior, such as one fitted to all rows.
     pub reference: PathBuf,
 
     #[command(flatten)]
     pub data: DataArgs,
 
-    /// The kernel of the discrepancy: polynomial:DEGREE:OFFSET or gaussian:SCALE.
+    /// Kernel of the maximum mean discrepancy (MMD): polynomial:DEGREE:OFFSET or gaussian:SCALE.
     #[arg(long, value_name = "KERNEL", default_value = "polynomial:3:0.2")]
     pub kernel: Kernel,
 
-    /// With --test: how many draws to predict by, evenly spaced.
+    /// With --test: number of draws used for the predictions, evenly spaced.
     #[arg(long, value_name = "S", default_value_t = 1000)]
     pub draws: usize,
 
-    /// Draw means and 90 % intervals of both to this file: .svg or .png.
+    /// Plot the means and 90 % intervals of both posteriors to this file (.svg or .png).
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
 
-    /// Number of threads [default: one a core].
+    /// Number of threads [default: one per core].
     #[arg(long, value_name = "N", help_heading = "Running")]
     pub threads: Option<usize>,
 
@@ -95,5 +95,4 @@ pub struct CompareArgs {
     pub show: OutputArgs,
 }
 
-const TEST_DATA: &str =
-    "Labelled rows to score the predictions of both on: files, globs and directories, as for build";
+const TEST_DATA: &str = "Labelled test data on which to score the predictions of both posteriors: files, globs or directories, as for build";

@@ -1,4 +1,4 @@
-//! What the user may type after `fit`, `predict`, `export`, `generate` and `demo`.
+//! Arguments of `fit`, `predict`, `report`, `export`, `generate` and `demo`.
 
 use std::path::PathBuf;
 
@@ -9,47 +9,48 @@ use tithe::model::Prior;
 
 use super::{ColumnArgs, DataArgs, EngineArgs, OutputArgs};
 
-/// What is believed of the coefficients beforehand.
+/// Priors of the coefficients.
 #[derive(Debug, Args)]
 pub struct PriorArgs {
-    /// The prior of every coefficient, on the model's scale, on which columns of numbers have mean 0 and standard
-    /// deviation 1: normal:SCALE, cauchy:SCALE, student:DEGREES:SCALE, laplace:SCALE, spike-slab:SPIKE:SLAB:INCLUSION or
-    /// flat.
+    /// Prior of every coefficient: normal:SCALE, cauchy:SCALE, student:DEGREES:SCALE, laplace:SCALE,
+    /// spike-slab:SPIKE:SLAB:INCLUSION or flat. It applies on the standardised scale, where numeric columns have mean 0
+    /// and standard deviation 1, unless --no-standardize is given.
     #[arg(long, value_name = "PRIOR", default_value = "normal:2", help_heading = "Priors")]
     pub prior: Prior,
 
-    /// The intercept's prior [default: as --prior].
+    /// Prior of the intercept [default: same as --prior].
     #[arg(long, value_name = "PRIOR", help_heading = "Priors")]
     pub intercept_prior: Option<Prior>,
 
-    /// The prior of one coefficient, such as age=normal:1 or city=Rome=normal:1; may be given often.
+    /// Prior of one coefficient, such as age=normal:1 or city=Rome=normal:1. Can be given several times.
     #[arg(long, value_name = "NAME=PRIOR", value_parser = parse_named_prior, help_heading = "Priors")]
     pub prior_for: Vec<(String, Prior)>,
 }
 
-/// A name may hold `=` itself (`column=level`), a prior never does.
+/// Splits at the last `=`: a name may contain `=` (`column=level`), a prior never does.
 fn parse_named_prior(word: &str) -> Result<(String, Prior), String> {
-    let (name, prior) = word.rsplit_once('=').ok_or("say NAME=PRIOR, for example age=normal:1")?;
+    let (name, prior) = word.rsplit_once('=').ok_or("expected NAME=PRIOR, for example age=normal:1")?;
     Ok((name.to_string(), prior.parse().map_err(|error: tithe::base::error::Error| error.to_string())?))
 }
 
 /// `tithe fit`.
 #[derive(Debug, Args)]
-// The data's format has another name here, where --format is that of the posterior.
+// Here --format is the format of the posterior, so the format of the data gets another name.
 #[command(mut_arg("format", |format| format.long("input-format")))]
 pub struct FitArgs {
     #[command(flatten)]
     pub data: DataArgs,
 
-    /// The posterior file to write; with --format stan-csv, one file a chain: NAME_1.csv, NAME_2.csv, ….
+    /// Posterior file to write. With --format stan-csv, one file per chain: NAME_1.csv, NAME_2.csv, ….
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// What to write.
+    /// Format of the posterior file.
     #[arg(id = "posterior_format", long = "format", value_enum, default_value_t = PosteriorFormat::Parquet)]
     pub posterior_format: PosteriorFormat,
 
-    /// How to draw: nuts, mala (preconditioned), mala-plain (the paper's), or laplace (the normal approximation).
+    /// Sampler: nuts, mala (preconditioned), mala-plain (as in the paper) or laplace (draws from the normal
+    /// approximation).
     #[arg(long, default_value = "nuts")]
     pub sampler: Sampler,
 
@@ -57,19 +58,19 @@ pub struct FitArgs {
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub chains: usize,
 
-    /// Draws kept of each chain.
+    /// Number of draws per chain, after warm-up.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub draws: usize,
 
-    /// Iterations of each chain before the first draw is kept.
+    /// Number of warm-up iterations per chain.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub warmup: usize,
 
-    /// The seed: the same seed gives the same bytes.
+    /// Random seed. The same seed gives the same output, byte for byte.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
 
-    /// Fail (exit code 1) if there is anything to warn of.
+    /// Treat warnings as errors (exit code 1).
     #[arg(long)]
     pub strict: bool,
 
@@ -86,37 +87,37 @@ pub struct FitArgs {
     pub show: OutputArgs,
 }
 
-/// How a posterior is written.
+/// File format of a posterior.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PosteriorFormat {
-    /// A Parquet table.
+    /// Parquet.
     Parquet,
-    /// CmdStan's CSV, one file a chain.
+    /// CmdStan's CSV format, one file per chain.
     StanCsv,
 }
 
 /// `tithe predict`.
 #[derive(Debug, Args)]
 pub struct PredictArgs {
-    /// The posterior file.
+    /// Posterior file.
     pub posterior: PathBuf,
 
     #[command(flatten)]
     pub data: DataArgs,
 
-    /// The file to write: .parquet or .csv.
+    /// File to write (.parquet or .csv).
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
 
-    /// The probability that the interval holds.
+    /// Probability that the interval covers.
     #[arg(long, value_name = "P", default_value_t = 0.9)]
     pub interval: f64,
 
-    /// What to do with a level of text that was not there when the model was fitted.
+    /// How to treat a level of a text column that did not occur in the data that the model was fitted to.
     #[arg(long, value_enum, default_value_t = UnseenArg::Error)]
     pub unseen: UnseenArg,
 
-    /// Number of threads [default: one a core].
+    /// Number of threads [default: one per core].
     #[arg(long, value_name = "N", help_heading = "Running")]
     pub threads: Option<usize>,
 
@@ -124,22 +125,22 @@ pub struct PredictArgs {
     pub show: OutputArgs,
 }
 
-/// What to do with an unseen level.
+/// How to treat an unseen level.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum UnseenArg {
-    /// Stop, and say where it is.
+    /// Stop and report where it is.
     Error,
-    /// Take it for the reference level.
+    /// Treat it as the reference level.
     Reference,
 }
 
 /// `tithe report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The posterior file.
+    /// Posterior file.
     pub posterior: PathBuf,
 
-    /// The page to write; it needs no other file.
+    /// HTML file to write. It is self-contained.
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
 
@@ -150,14 +151,14 @@ pub struct ReportArgs {
 /// `tithe export`.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// The coreset file.
+    /// Coreset file.
     pub coreset: PathBuf,
 
-    /// The tool to write for.
+    /// Tool to export to.
     #[arg(long, value_enum)]
     pub to: ToolArg,
 
-    /// The directory to write data.json and the model to; it is made if need be.
+    /// Directory for data.json and the model. It is created if needed.
     #[arg(long, short, value_name = "DIR")]
     pub output: PathBuf,
 
@@ -168,7 +169,7 @@ pub struct ExportArgs {
     pub show: OutputArgs,
 }
 
-/// The tools there are models for.
+/// The tools that a coreset can be exported to.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum ToolArg {
     /// Stan.
@@ -182,18 +183,18 @@ pub enum ToolArg {
 /// `tithe generate`.
 #[derive(Debug, Args)]
 pub struct GenerateArgs {
-    /// What to make: binary5, binary10 or mixture.
+    /// Data set to generate: binary5, binary10 or mixture.
     pub recipe: Recipe,
 
     /// Number of rows.
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub rows: u64,
 
-    /// The seed: the same seed gives the same bytes.
+    /// Random seed. The same seed gives the same output, byte for byte.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
 
-    /// The file to write: .parquet, .csv or .libsvm.
+    /// File to write (.parquet, .csv or .libsvm).
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
 
@@ -204,15 +205,15 @@ pub struct GenerateArgs {
 /// `tithe demo`.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// Rows of each data set.
+    /// Number of rows of each data set.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, hide = true)]
     pub rows: usize,
 
-    /// The seed.
+    /// Random seed.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
 
-    /// Number of threads [default: one a core].
+    /// Number of threads [default: one per core].
     #[arg(long, value_name = "N", help_heading = "Running")]
     pub threads: Option<usize>,
 

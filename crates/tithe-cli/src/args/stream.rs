@@ -1,4 +1,4 @@
-//! What the user may type of coresets that come of others.
+//! Arguments of `merge` and `stream`.
 
 use std::path::PathBuf;
 
@@ -9,18 +9,18 @@ use super::{ChoiceArgs, ColumnArgs, OutputArgs, ReadingArgs, UnseenArg};
 /// `tithe merge`.
 #[derive(Debug, Args)]
 pub struct MergeArgs {
-    /// The coresets to join.
+    /// Coreset files to merge.
     #[arg(required = true, value_name = "CORESET")]
     pub coresets: Vec<PathBuf>,
 
-    /// The coreset file to write.
+    /// Coreset file to write.
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
 
     #[command(flatten)]
     pub choice: ChoiceArgs,
 
-    /// Number of threads [default: one a core].
+    /// Number of threads [default: one per core].
     #[arg(long, value_name = "N", help_heading = "Running")]
     pub threads: Option<usize>,
 
@@ -28,7 +28,8 @@ pub struct MergeArgs {
     pub show: OutputArgs,
 }
 
-/// What a state has decided for good, and what only readers need.
+/// Flags that conflict with `--snapshot` and `--repair`: settings that are fixed in the state, and settings for reading
+/// input, which these two do not do.
 const SETTINGS: [&str; 30] = [
     "size",
     "epsilon",
@@ -65,15 +66,15 @@ const SETTINGS: [&str; 30] = [
 /// `tithe stream`.
 #[derive(Debug, Args)]
 pub struct StreamArgs {
-    /// Files, globs and directories to read in place of standard input.
+    /// Files, globs or directories to read instead of standard input.
     #[arg(value_name = "DATA", conflicts_with_all = ["follow", "watch"])]
     pub data: Vec<String>,
 
-    /// The directory that holds the stream's state; it goes on where it was.
+    /// Directory with the state of the stream. If it exists, the stream resumes from it.
     #[arg(long, value_name = "DIR")]
     pub state: PathBuf,
 
-    /// Write the coreset of everything that is in, and read nothing; the stream may be running.
+    /// Write the coreset of all rows read so far, without reading input. The stream may be running.
     #[arg(
         long,
         requires = "output",
@@ -82,43 +83,44 @@ pub struct StreamArgs {
     )]
     pub snapshot: bool,
 
-    /// The coreset file to write, with --snapshot or when the input has ended; with --follow and --watch, when stopped.
+    /// Coreset file to write, with --snapshot or at the end of the input. With --follow and --watch it is written when
+    /// the stream is stopped.
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// The input is fed again from its first row: rows that are in are skipped, and must be the same.
+    /// The input starts again at the first row: skip the rows already read, after checking that they are the same.
     #[arg(long)]
     pub replay: bool,
 
-    /// Fall back to the last state that is whole, and tell how many rows must be fed again.
+    /// Restore the last undamaged state, and report how many rows must be fed again.
     #[arg(long, conflicts_with_all = ["data", "follow", "watch", "replay", "output"], conflicts_with_all = SETTINGS)]
     pub repair: bool,
 
-    /// Read a file that grows, until stopped.
+    /// Read a growing file until stopped (Ctrl-C).
     #[arg(long, value_name = "FILE", conflicts_with = "watch")]
     pub follow: Option<PathBuf>,
 
-    /// Read the files that appear in a directory, each once, until stopped.
+    /// Read files as they appear in a directory, each once, until stopped (Ctrl-C).
     #[arg(long, value_name = "DIR", conflicts_with = "replay")]
     pub watch: Option<PathBuf>,
 
-    /// Rows in a block.
+    /// Rows per block.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pub block: usize,
 
-    /// Rows from which levels and moments are learnt [default: those of the first block].
+    /// Number of rows from which levels, means and scales are learnt [default: the first block].
     #[arg(long, value_name = "N", conflicts_with = "encoding", help_heading = "Columns")]
     pub warmup_rows: Option<usize>,
 
-    /// Take the encoding of this coreset (levels, means and scales) in place of learning one.
+    /// Use the encoding of this coreset (levels, means and scales) instead of learning one.
     #[arg(long, value_name = "CORESET", help_heading = "Columns")]
     pub encoding: Option<PathBuf>,
 
-    /// What to do with a level that was not there when the encoding was learnt.
+    /// How to treat a level of a text column that did not occur when the encoding was learnt.
     #[arg(long, value_enum, default_value_t = UnseenArg::Error, help_heading = "Columns")]
     pub unseen: UnseenArg,
 
-    /// Leave out rows that cannot be read, at most so many, and count them.
+    /// Skip and count up to N rows that cannot be parsed.
     #[arg(long, value_name = "N", help_heading = "Reading")]
     pub skip_bad: Option<u64>,
 
@@ -131,7 +133,7 @@ pub struct StreamArgs {
     #[command(flatten)]
     pub columns: ColumnArgs,
 
-    /// Number of threads [default: one a core].
+    /// Number of threads [default: one per core].
     #[arg(long, value_name = "N", help_heading = "Running")]
     pub threads: Option<usize>,
 

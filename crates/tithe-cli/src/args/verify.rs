@@ -1,4 +1,4 @@
-//! What the user may type after `verify` and `certify`.
+//! Arguments of `verify` and `certify`.
 
 use std::path::PathBuf;
 
@@ -10,34 +10,34 @@ use super::{DataArgs, EngineArgs, OutputArgs};
 #[derive(Debug, Args)]
 #[command(mut_arg("data", |data| data.long("data").num_args(1..).help(FULL_DATA)))]
 pub struct VerifyArgs {
-    /// The posterior file.
+    /// Posterior file.
     pub posterior: PathBuf,
 
     #[command(flatten)]
     pub data: DataArgs,
 
-    /// How many of the posterior's draws to look at, evenly spaced.
+    /// Number of draws to check, evenly spaced.
     #[arg(long, value_name = "S", default_value_t = 400)]
     pub draws: usize,
 
-    /// Write these draws with a column `weight` of importance weights.
+    /// Write the checked draws to this file, with a column `weight` of importance weights.
     #[arg(long, value_name = "FILE")]
     pub write: Option<PathBuf>,
 
-    /// With --write: draw anew in proportion to the weights, so that the file is a posterior like any other.
+    /// With --write: resample the draws in proportion to their weights and write an ordinary posterior file.
     #[arg(long, requires = "write")]
     pub resample: bool,
 
-    /// Also search the ball for the largest relative error of the log-likelihood, a lower bound of the paper's ε: a few
-    /// more passes; needs --coreset.
+    /// Also search the parameter ball for the largest relative error of the log-likelihood, which is a lower bound for
+    /// the paper's ε. Takes a few more passes; needs --coreset.
     #[arg(long, requires = "coreset")]
     pub epsilon_check: bool,
 
-    /// With --epsilon-check: the coreset that the posterior was fitted to.
+    /// With --epsilon-check: coreset that the posterior was fitted to.
     #[arg(long, value_name = "FILE", requires = "epsilon_check")]
     pub coreset: Option<PathBuf>,
 
-    /// Go on even if this is not the data that the posterior speaks of.
+    /// Continue even if this is not the data that the posterior was fitted to.
     #[arg(long)]
     pub force: bool,
 
@@ -52,17 +52,17 @@ pub struct VerifyArgs {
 #[derive(Debug, Args)]
 #[command(mut_arg("data", |data| data.long("data").num_args(1..).help(FULL_DATA)))]
 pub struct CertifyArgs {
-    /// The coreset file.
+    /// Coreset file.
     pub coreset: PathBuf,
 
     #[command(flatten)]
     pub data: DataArgs,
 
-    /// Standard deviation of the normal prior of both posteriors, on the standardised scale.
+    /// Standard deviation of the normal prior for both posteriors, on the standardised scale.
     #[arg(long, value_name = "SD", default_value_t = 2.0)]
     pub prior_scale: f64,
 
-    /// Go on even if this is not the data that the coreset was built from.
+    /// Continue even if this is not the data that the coreset was built from.
     #[arg(long)]
     pub force: bool,
 
@@ -74,4 +74,4 @@ pub struct CertifyArgs {
 }
 
 const FULL_DATA: &str =
-    "The full data: files, globs and directories, as for build; the columns are known already";
+    "The full data: files, globs or directories, as for build; the roles of the columns are known";

@@ -1,4 +1,4 @@
-//! `tithe completions` and `tithe man`: made from the definitions of the arguments.
+//! `tithe completions` and `tithe man`: shell completions and manual pages, generated from the argument definitions.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ pub fn completions(args: &CompletionsArgs) -> Result<()> {
     Ok(())
 }
 
-/// Prints the main manual page, or writes one a command.
+/// Prints the main manual page, or writes one page per command to a directory.
 pub fn man(args: &ManArgs) -> Result<()> {
     match &args.dir {
         Some(dir) => {

@@ -1,4 +1,4 @@
-//! `tithe build`: data to coreset.
+//! `tithe build`: builds a coreset from data.
 
 use serde_json::{Map, Value, json};
 use tithe::base::error::Result;
@@ -9,14 +9,15 @@ use tithe::engine::LocalEngine;
 use tithe::results::fit::SHORT_FIT;
 
 use crate::args::BuildArgs;
-use crate::commands::{certificate, create_parquet, whole_seconds};
+use crate::commands::{certificate, create_parquet, full_fit_seconds, no_coreset_needed};
 use crate::plan;
-use crate::show::{self, Watcher, count, number, standing, they_were};
+use crate::show::{self, Watcher, counted, number, represented, they_were};
 
 /// Builds a coreset and writes it.
 pub fn run(args: &BuildArgs) -> Result<()> {
-    let beside: Vec<_> = [&args.choice.theta_star, &args.encoding].into_iter().flatten().cloned().collect();
-    plan::refuse_overwriting(&beside, &args.output)?;
+    let other_inputs: Vec<_> =
+        [&args.choice.theta_star, &args.encoding].into_iter().flatten().cloned().collect();
+    plan::refuse_overwriting(&other_inputs, &args.output)?;
     let settings = plan::build(args)?;
     let missing = plan::missing(&args.columns);
     let memory = plan::memory(&args.engine);
@@ -36,17 +37,17 @@ pub fn run(args: &BuildArgs) -> Result<()> {
     let built = build_on(&engine, missing, &settings)?;
     write_coreset(&built.coreset, output)?;
 
-    let whole = whole_seconds(&built.coreset, args.engine.threads)?;
+    let full_fit = full_fit_seconds(&built.coreset, args.engine.threads)?;
     if args.show.json {
-        show::print(&format!("{}\n", record(args, &built, whole)));
+        show::print(&format!("{}\n", record(args, &built, full_fit)));
     } else {
-        show::print(&summary(args, &built, whole));
+        show::print(&summary(args, &built, full_fit));
     }
     Ok(())
 }
 
 /// The result as JSON.
-fn record(args: &BuildArgs, built: &Built, whole: Option<f64>) -> Value {
+fn record(args: &BuildArgs, built: &Built, full_fit: Option<f64>) -> Value {
     let (coreset, facts) = (&built.coreset, &built.coreset.provenance);
     let sensitivity = facts.sensitivity.as_ref();
     let seconds: Map<String, Value> =
@@ -69,42 +70,42 @@ fn record(args: &BuildArgs, built: &Built, whole: Option<f64>) -> Value {
         "seconds": seconds,
         "seed": facts.seed,
         "warnings": facts.warnings,
-        "whole_fit_seconds": whole,
+        "whole_fit_seconds": full_fit,
     })
 }
 
-/// The result in a few lines.
-fn summary(args: &BuildArgs, built: &Built, whole: Option<f64>) -> String {
+/// The result as text.
+fn summary(args: &BuildArgs, built: &Built, full_fit: Option<f64>) -> String {
     let (coreset, facts) = (&built.coreset, &built.coreset.provenance);
     let seconds: f64 = built.seconds.iter().map(|(_, seconds)| seconds).sum();
     let mut text = format!(
-        "{}: {} for {} (coefficients: {})\n",
+        "{}: {} ({})\n",
         args.output.display(),
-        standing(coreset.rows.len() as u64),
-        count(facts.rows),
-        coreset.encoding.dim()
+        represented(coreset.rows.len() as u64, facts.rows),
+        counted(coreset.encoding.dim() as u64, "coefficient")
     );
     if facts.exact {
-        text += "  exact: the likelihood is the full data's own\n";
+        text += "  exact: the likelihood equals the full data's\n";
     }
     if facts.rows_dropped > 0 {
-        text += &format!("  {} dropped for missing values\n", they_were(facts.rows_dropped, "row"));
+        text += &format!("  {} dropped because of missing values\n", they_were(facts.rows_dropped, "row"));
     }
     if let Some(found) = &facts.sensitivity {
-        text += &format!("  radius {}, score {}", number(found.radius), number(found.score));
+        text += &format!("  radius {}, k-means score {}", number(found.radius), number(found.score));
         if let Some(bound) = found.mean_bound {
             text += &format!(", mean sensitivity bound {}", number(bound));
         }
         text += "\n";
     }
     text += &certificate::lines(coreset);
-    text += &format!("  {} passes, {} s, seed {}\n", facts.passes, number(seconds), facts.seed.0);
-    if let Some(whole) = whole.filter(|whole| *whole < SHORT_FIT) {
-        text += &format!(
-            "  all {} rows would fit in about {} s whole (tithe fit DATA, with the same options): no coreset needed\n",
-            count(facts.rows),
-            number(whole)
-        );
+    text += &format!(
+        "  {} over the data, {} s, seed {}\n",
+        if facts.passes == 1 { "1 pass".to_string() } else { format!("{} passes", facts.passes) },
+        number(seconds),
+        facts.seed.0
+    );
+    if let Some(seconds) = full_fit.filter(|seconds| *seconds < SHORT_FIT) {
+        text += &format!("  {}", no_coreset_needed(facts.rows, seconds));
     }
     text
 }

@@ -1,12 +1,12 @@
-//! A certificate, as JSON and in words.
+//! Certificates as JSON and as text.
 
 use serde_json::{Value, json};
 use tithe::coreset::calibration::certificate::{Certificate, Guard, Verdict};
 use tithe::coreset::{CalibrationFacts, Coreset, Method, Provenance};
 
-use crate::show::{counted, number};
+use crate::show::{counted, number, range};
 
-/// A coreset's own certificate as JSON; `null` where there is none.
+/// The certificate stored in a coreset as JSON; `null` if there is none.
 pub fn record(coreset: &Coreset) -> Value {
     if coreset.provenance.exact {
         return json!({"kl": 0.0, "verdict": "exact"});
@@ -21,7 +21,7 @@ pub fn record(coreset: &Coreset) -> Value {
     step(coreset, facts)
 }
 
-/// The certificate of the step that a coreset came of, as JSON.
+/// The certificate of the last calibration of a coreset, as JSON.
 fn step(coreset: &Coreset, facts: &CalibrationFacts) -> Value {
     let names = coreset.encoding.coefficient_names();
     let mut record = record_of(&names, &facts.certificate, Method::Calibrated);
@@ -30,7 +30,7 @@ fn step(coreset: &Coreset, facts: &CalibrationFacts) -> Value {
     record
 }
 
-/// The certificate of a coreset of some method as JSON.
+/// A certificate of a coreset built by `method`, as JSON.
 pub fn record_of(names: &[String], certificate: &Certificate, method: Method) -> Value {
     let by_name = |values: &[f64]| -> Value {
         names.iter().zip(values).map(|(name, value)| (name.clone(), json!(value))).collect()
@@ -58,70 +58,72 @@ pub fn record_of(names: &[String], certificate: &Certificate, method: Method) ->
     })
 }
 
-/// A coreset's own certificate in a few lines, each with two spaces before it.
+/// The certificate stored in a coreset as text, indented by two spaces.
 pub fn lines(coreset: &Coreset) -> String {
     lines_from(&coreset.provenance, &coreset.encoding.coefficient_names())
 }
 
-/// The certificate of the coreset behind a posterior, and what it holds for: the posterior may have other priors.
-pub fn lines_behind(provenance: &Provenance, names: &[String]) -> String {
+/// The certificate of the coreset that a posterior was fitted to, with the prior that it was computed for: the posterior
+/// may have another.
+pub fn lines_for_posterior(provenance: &Provenance, names: &[String]) -> String {
     let mut text = lines_from(provenance, names);
     if let Some(facts) = &provenance.calibration {
-        text += &format!("    it is the coreset's, for priors normal:{}\n", facts.prior_scale);
+        text += &format!("    computed for the coreset with priors normal:{}\n", facts.prior_scale);
     }
     text
 }
 
-/// What to say if a coreset's own certificate has it that the coreset is too small.
+/// A warning if the certificate says that the coreset is too small.
 pub fn too_small(provenance: &Provenance) -> Option<&'static str> {
     let certificate = &provenance.calibration.as_ref()?.certificate;
-    matches!(certificate.verdict, Verdict::TooSmall { .. })
-        .then_some("by its certificate the coreset is too small: its posterior is not the full data's")
+    matches!(certificate.verdict, Verdict::TooSmall { .. }).then_some(
+        "the coreset is too small according to its certificate: its posterior differs from the full data's",
+    )
 }
 
 fn lines_from(provenance: &Provenance, names: &[String]) -> String {
     let composed = composition(provenance);
     let Some(facts) = &provenance.calibration else { return composed };
     let against = match provenance.composition {
-        Some(_) => "posterior of the coresets that went into it",
+        Some(_) => "posterior of the input coresets",
         None => FULL_DATA,
     };
     let mut text = lines_against(names, &facts.certificate, Method::Calibrated, against);
     if facts.guard == Guard::Reference {
-        text += "    calibration did not improve on the selection's own weights, which were kept\n";
+        text += "    calibration did not improve the weights of the selection, so those are kept\n";
     }
     composed + &text
 }
 
 const FULL_DATA: &str = "full data's posterior";
 
-/// How a coreset came of others, in a line or two.
+/// How a coreset was built from other coresets.
 fn composition(provenance: &Provenance) -> String {
     let Some(composition) = &provenance.composition else { return String::new() };
     let mut text = format!(
-        "  made of {}, at most {} from the data\n",
+        "  built from {}, at most {} from the data\n",
         counted(composition.parts, "coreset"),
-        counted(composition.depth, "step")
+        counted(composition.depth, "compression step")
     );
     if let Some(bound) = composition.bound.filter(|bound| bound.epsilon > 0.0) {
         text += &format!(
-            "    composed bound: log-likelihood within a share of {} (probability at least {}, radius {})\n",
+            "    composed bound: relative error of the log-likelihood at most {} with probability at least {} ({})\n",
             number(bound.epsilon),
             number(1.0 - bound.delta),
-            bound.radius.map_or("any".to_string(), number)
+            bound.radius.map_or("any radius".to_string(), |radius| format!("radius {}", number(radius)))
         );
     }
     if let Some(kl) = composition.kl {
         text += &format!(
-            "    its steps, each beside what went into it, add {} nats to the KL, to second order; how far it is from \
-             the full data's posterior only `tithe certify` tells\n",
+            "    the compression steps add {} nats to the KL (second-order estimate); `tithe certify` computes the KL to \
+             the full data's posterior\n",
             number(kl)
         );
     }
     text
 }
 
-/// The certificate of a coreset of some method, against the full data, in a few lines.
+/// A certificate of a coreset built by `method`, against the full data, as text.
 pub fn lines_of(names: &[String], certificate: &Certificate, method: Method) -> String {
     lines_against(names, certificate, method, FULL_DATA)
 }
@@ -129,26 +131,29 @@ pub fn lines_of(names: &[String], certificate: &Certificate, method: Method) -> 
 fn lines_against(names: &[String], certificate: &Certificate, method: Method, against: &str) -> String {
     let (low, high) = certificate.sd_ratio_range();
     let mut text = format!(
-        "  certificate: {}\n    KL to the {against} {} nats, both taken as normal; means shifted by at most {} sd; sd ratios {} to {}\n",
+        "  certificate: {}\n    KL to the {against}: {} nats (normal approximations)\n    \
+         largest shift of a posterior mean: {} sd; posterior sd ratios: {}\n",
         verdict(certificate.verdict, method),
         number(certificate.kl),
         number(certificate.largest_shift()),
-        number(low),
-        number(high),
+        range(low, high),
     );
     for missing in certificate.deficiencies.iter().take(5) {
         let coefficients = missing.coefficients.iter().filter_map(|(i, _)| names.get(*i));
         let coefficients: Vec<&str> = coefficients.take(3).map(String::as_str).collect();
+        let direction = match &coefficients[..] {
+            [coefficient] => format!("coefficient {coefficient}"),
+            _ => format!("a combination of the coefficients {}", coefficients.join(", ")),
+        };
         text += &format!(
-            "    little is known of {}: {} of the full data's information\n",
-            coefficients.join(", "),
-            number(missing.information)
+            "    {direction}: the coreset retains {} % of the full data's information\n",
+            number(100.0 * missing.information)
         );
     }
     text
 }
 
-/// The rule of thumb for a size holds for calibrated coresets alone; others need far more rows.
+/// The suggested size holds only for calibrated coresets; the other methods need far more rows.
 fn verdict(verdict: Verdict, method: Method) -> String {
     match verdict {
         Verdict::Indistinguishable => "indistinguishable".to_string(),

@@ -1,4 +1,4 @@
-//! `tithe certify`: the certificate of a coreset of any method.
+//! `tithe certify`: computes the certificate of a coreset, whatever method built it.
 
 use serde_json::json;
 use tithe::base::error::Result;
@@ -11,9 +11,9 @@ use tithe::engine::{Engine, LocalEngine};
 use crate::args::CertifyArgs;
 use crate::commands::certificate;
 use crate::plan;
-use crate::show::{self, Watcher, count};
+use crate::show::{self, Watcher, represented};
 
-/// Certifies and tells.
+/// Computes and prints the certificate.
 pub fn run(args: &CertifyArgs) -> Result<()> {
     let coreset = read_coreset(&args.coreset)?;
     let memory = plan::memory(&args.engine);
@@ -40,10 +40,9 @@ pub fn run(args: &CertifyArgs) -> Result<()> {
         show::print(&format!("{record}\n"));
     } else {
         show::print(&format!(
-            "{}: {} weighted rows for {}\n{}",
+            "{}: {}\n{}",
             args.coreset.display(),
-            count(coreset.rows.len() as u64),
-            count(found.identity.rows),
+            represented(coreset.rows.len() as u64, found.identity.rows),
             certificate::lines_of(&names, &found.certificate, method)
         ));
     }

@@ -1,4 +1,4 @@
-//! `tithe compare`: two posteriors side by side.
+//! `tithe compare`: compares two posteriors.
 
 use std::path::Path;
 
@@ -15,14 +15,14 @@ use tithe_plot::{Axis, Chart, Color, Curve, Line, Marker, Panel, Point, Scale};
 use crate::args::CompareArgs;
 use crate::commands::create_output;
 use crate::plan;
-use crate::show::{self, Watcher, count, number};
+use crate::show::{self, Watcher, count, number, range};
 
-/// Bytes of standard input held in memory.
+/// Maximum number of bytes of standard input held in memory.
 const MEMORY: u64 = 1 << 28;
-/// Pixels to a unit of the picture.
-const SHARPNESS: f32 = 2.0;
+/// Pixels per unit of the chart, for PNG.
+const PIXELS_PER_UNIT: f32 = 2.0;
 
-/// Compares, tells, and draws.
+/// Compares the posteriors, prints the result and writes the plot.
 pub fn run(args: &CompareArgs) -> Result<()> {
     let picture = args.plot.as_deref().map(Picture::of).transpose()?;
     let (fit, reference) = (read_posterior(&args.posterior)?, read_posterior(&args.reference)?);
@@ -34,7 +34,7 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     let scores = match args.data.data.is_empty() {
         true => None,
         false => {
-            // Standard input comes once.
+            // Standard input can be read only once.
             let inputs = find_inputs(&args.data.data, MEMORY)?;
             Some((test_scores(args, inputs.clone(), &fit)?, test_scores(args, inputs, &reference)?))
         }
@@ -52,7 +52,7 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     Ok(())
 }
 
-/// A picture's format, by the ending of its name.
+/// Image format, chosen by the file extension.
 #[derive(Clone, Copy)]
 enum Picture {
     Svg,
@@ -61,13 +61,13 @@ enum Picture {
 
 impl Picture {
     fn of(path: &Path) -> Result<Picture> {
-        match path.extension().and_then(|ending| ending.to_str()) {
+        match path.extension().and_then(|extension| extension.to_str()) {
             Some("svg") => Ok(Picture::Svg),
             Some("png") => Ok(Picture::Png),
             _ => Err(ErrorKind::WrongFile {
                 path: path.to_path_buf(),
-                what: "does not tell by its ending what to draw".to_string(),
-                help: Some("end its name in .svg or .png".to_string()),
+                what: "has no extension of an image format".to_string(),
+                help: Some("use a file name that ends in .svg or .png".to_string()),
             }
             .into()),
         }
@@ -76,7 +76,7 @@ impl Picture {
     fn draw(self, chart: &Chart) -> std::result::Result<Vec<u8>, String> {
         match self {
             Picture::Svg => Ok(chart.svg().into_bytes()),
-            Picture::Png => chart.png(SHARPNESS),
+            Picture::Png => chart.png(PIXELS_PER_UNIT),
         }
     }
 }
@@ -117,7 +117,7 @@ fn table(args: &CompareArgs, compared: &Comparison, scores: Option<(Scores, Scor
     let mut text = format!("{:<width$} {:^21} | {:^21} |\n", "", "posterior", "reference");
     text += &format!(
         "{:<width$} {:>10} {:>10} | {:>10} {:>10} | {:>10} {:>10}\n",
-        "coefficient", "mean", "sd", "mean", "sd", "off by, sd", "sd ratio"
+        "coefficient", "mean", "sd", "mean", "sd", "error (sd)", "sd ratio"
     );
     for pair in &compared.coefficients {
         text += &format!(
@@ -133,7 +133,7 @@ fn table(args: &CompareArgs, compared: &Comparison, scores: Option<(Scores, Scor
     }
     let (smallest, largest) = compared.sd_ratio_range();
     text += &format!(
-        "{} against {}\n  MMD² {} ({}); two halves of the reference itself: {}\n",
+        "{} compared with {}\n  MMD² {} (kernel {}); between two halves of the reference: {}\n",
         args.posterior.display(),
         args.reference.display(),
         number(compared.mmd_squared),
@@ -141,14 +141,13 @@ fn table(args: &CompareArgs, compared: &Comparison, scores: Option<(Scores, Scor
         number(compared.noise_floor)
     );
     text += &match compared.kl {
-        Some(kl) => format!("  KL {} nats, both taken as normal\n", number(kl)),
-        None => "  KL: too few draws for a covariance\n".to_string(),
+        Some(kl) => format!("  KL {} nats (normal approximations)\n", number(kl)),
+        None => "  KL not computed: too few draws to estimate the covariance\n".to_string(),
     };
     text += &format!(
-        "  means off by at most {} sd; sd ratios {} to {}\n",
+        "  largest error of a posterior mean: {} sd; posterior sd ratios: {}\n",
         number(compared.largest_shift()),
-        number(smallest),
-        number(largest)
+        range(smallest, largest)
     );
     if let Some((own, reference)) = scores {
         let rows = [
@@ -163,12 +162,12 @@ fn table(args: &CompareArgs, compared: &Comparison, scores: Option<(Scores, Scor
         }
     }
     if let Some(plot) = &args.plot {
-        text += &format!("  drawn in {}\n", plot.display());
+        text += &format!("  plot written to {}\n", plot.display());
     }
     text
 }
 
-/// Means and 90 % intervals of both, in the reference's standard deviations from its means.
+/// Means and 90 % intervals of both posteriors, relative to the reference's means, in its standard deviations.
 fn chart(args: &CompareArgs, fit: &Fit, reference: &Fit) -> Chart {
     let own = |name: &str| fit.summary.iter().find(|summary| summary.name == name);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -196,11 +195,11 @@ fn chart(args: &CompareArgs, fit: &Fit, reference: &Fit) -> Chart {
         title: "Coefficients of two posteriors".to_string(),
         panels: vec![Panel {
             title: "Means and 90 % intervals".to_string(),
-            x: Axis::categories(
-                "coefficient, in the table's order",
+x: Axis::categories(
+                "coefficient",
                 reference.summary.iter().map(|summary| summary.name.clone()).collect(),
             ),
-            y: Axis::new("off the reference's mean (its sd)", Scale::Linear),
+            y: Axis::new("difference from the reference mean (reference sd)", Scale::Linear),
             curves: vec![
                 curve(&args.reference, theirs, Color::GREY, Marker::Square),
                 curve(&args.posterior, ours, Color::BLUE, Marker::Circle),

@@ -1,4 +1,4 @@
-//! `tithe demo`: the whole story in one go, on the paper's synthetic data.
+//! `tithe demo`: compares a coreset with random rows and with the full data, on the paper's synthetic data.
 
 use std::time::Instant;
 
@@ -17,12 +17,12 @@ use tithe::mcmc::{Sampler, Settings};
 use tithe::results::fit::{Fit, FitSettings, fit_coreset, fit_data};
 
 use crate::args::DemoArgs;
-use crate::show::{self, Watcher, count, number};
+use crate::show::{self, Watcher, count, number, range};
 
-/// Rows of a coreset.
+/// Number of rows to select.
 const SIZE: usize = 1000;
 
-/// Both data sets, one after the other.
+/// Runs the comparison on two data sets.
 pub fn run(args: &DemoArgs) -> Result<()> {
     if args.rows < 2 * SIZE {
         return Err(Error::setting("--rows", format!("must be at least {}", 2 * SIZE)));
@@ -30,19 +30,19 @@ pub fn run(args: &DemoArgs) -> Result<()> {
     let mut records = Vec::new();
     if !args.show.json {
         show::print(&format!(
-            "Two data sets of {} rows are generated. For each, the posterior of the full data is compared with what \
-             {} weighted rows give:\na coreset (method {}) and a plain random choice of rows.\n\n",
+            "Two data sets with {} rows each are generated. For each, the posterior of the full data is compared with\n\
+             posteriors from {} weighted rows: a coreset (method {}) and rows selected at random.\n\n",
             count(args.rows as u64),
             count(SIZE as u64),
             method_name(BuildSettings::default().method)
         ));
     }
     for recipe in [Recipe::Mixture, Recipe::Binary10] {
-        let story = tell(recipe, args)?;
+        let comparison = compare_methods(recipe, args)?;
         if args.show.json {
-            records.push(record(&story));
+            records.push(record(&comparison));
         } else {
-            show::print(&report(&story));
+            show::print(&table(&comparison));
         }
     }
     if args.show.json {
@@ -54,33 +54,35 @@ pub fn run(args: &DemoArgs) -> Result<()> {
 }
 
 const CLOSING: &str = "\
-off by: the distance of a coefficient's posterior mean from that of the full data, in the full data's posterior standard
-deviations, for the coefficient where it is largest. Below about 0.1 nobody would notice; above 2 the interval is in the
-wrong place. widths: the standard deviations over those of the full data, smallest and largest.
+largest error: error of the posterior mean, in posterior standard deviations of the full data, for the coefficient where
+it is largest. An error below 0.1 makes no practical difference; above 2, the interval is in the wrong place.
+sd ratios: posterior standard deviations divided by those of the full data, smallest to largest.
 
-On data of your own:
+To use your own data:
   tithe build DATA --label COLUMN --size 1000 -o core.parquet
   tithe fit core.parquet -o posterior.parquet
 ";
 
-/// What was found for one data set.
-struct Story {
+/// The posteriors of one data set.
+struct Comparison {
     recipe: Recipe,
     rows: usize,
-    truth: &'static str,
+    /// How the full data's posterior was computed.
+    reference: &'static str,
     lines: Vec<Line>,
 }
 
-/// One way to the posterior.
+/// One way to compute the posterior.
 struct Line {
     name: String,
     rows: u64,
     seconds: f64,
-    /// Worst error of a mean in standard deviations, and the range of the widths; nothing for the truth itself.
+    /// Largest error of a posterior mean in standard deviations, and the smallest and largest ratio of standard
+    /// deviations; `None` for the full data.
     error: Option<(f64, f64, f64)>,
 }
 
-fn tell(recipe: Recipe, args: &DemoArgs) -> Result<Story> {
+fn compare_methods(recipe: Recipe, args: &DemoArgs) -> Result<Comparison> {
     let watcher = Watcher::new(args.show.quiet);
     let seed = Seed(args.seed);
     let source = Columns::new(recipe.data(seed, args.rows).columns())?;
@@ -88,7 +90,7 @@ fn tell(recipe: Recipe, args: &DemoArgs) -> Result<Story> {
     let settings = EngineSettings { threads: args.threads, ..EngineSettings::default() };
     let engine = LocalEngine::new(table, &settings, &watcher)?;
 
-    // The paper's model: its data has a column of ones where it wants an intercept, and is not standardised.
+    // The paper's model: the data is not standardised, and contains a column of ones if an intercept is needed.
     let encoding = EncodingSettings { intercept: false, standardize: false, ..EncodingSettings::default() };
     let build_settings = BuildSettings {
         size: Size::Rows(SIZE),
@@ -109,9 +111,9 @@ fn tell(recipe: Recipe, args: &DemoArgs) -> Result<Story> {
     let (coreset, coreset_seconds) = build(build_settings.method)?;
     let (uniform, uniform_seconds) = build(Method::Uniform)?;
 
-    // The truth: few distinct rows are the data themselves; else so many rows leave a posterior that is normal.
+    // The reference: a coreset of all distinct rows is exact; otherwise there are enough rows for a normal posterior.
     let start = Instant::now();
-    let (truth, how) = if coreset.provenance.exact {
+    let (reference, how) = if coreset.provenance.exact {
         (
             fit_coreset(
                 &coreset,
@@ -130,12 +132,12 @@ fn tell(recipe: Recipe, args: &DemoArgs) -> Result<Story> {
             "normal approximation at the mode of all rows",
         )
     };
-    let truth_seconds = start.elapsed().as_secs_f64();
+    let reference_seconds = start.elapsed().as_secs_f64();
 
     let mut lines = vec![Line {
         name: "full data".to_string(),
         rows: args.rows as u64,
-        seconds: truth_seconds,
+        seconds: reference_seconds,
         error: None,
     }];
     let kind = if coreset.provenance.exact { "coreset (exact)" } else { "coreset" };
@@ -147,15 +149,16 @@ fn tell(recipe: Recipe, args: &DemoArgs) -> Result<Story> {
             name: name.to_string(),
             rows: rows.rows.len() as u64,
             seconds: seconds + start.elapsed().as_secs_f64(),
-            error: Some(compare(&fit, &truth)),
+            error: Some(errors(&fit, &reference)),
         });
     }
-    Ok(Story { recipe, rows: args.rows, truth: how, lines })
+    Ok(Comparison { recipe, rows: args.rows, reference: how, lines })
 }
 
-fn compare(fit: &Fit, truth: &Fit) -> (f64, f64, f64) {
+/// The largest error of a posterior mean, and the smallest and largest ratio of standard deviations.
+fn errors(fit: &Fit, reference: &Fit) -> (f64, f64, f64) {
     let mut worst = (0f64, f64::INFINITY, 0f64);
-    for (ours, theirs) in fit.summary.iter().zip(&truth.summary) {
+    for (ours, theirs) in fit.summary.iter().zip(&reference.summary) {
         let ratio = ours.sd / theirs.sd;
         worst = (
             worst.0.max((ours.mean - theirs.mean).abs() / theirs.sd),
@@ -172,42 +175,42 @@ fn method_name(method: Method) -> String {
 
 fn title(recipe: Recipe) -> &'static str {
     match recipe {
-        Recipe::Binary5 => "Binary5: five covariates of 0 and 1",
-        Recipe::Binary10 => "Binary10: ten covariates of 0 and 1, some of them rare",
-        Recipe::Mixture => "Mixture: ten normal covariates about one mean for each class",
+        Recipe::Binary5 => "Binary5: five binary covariates",
+        Recipe::Binary10 => "Binary10: ten binary covariates, some of them rare",
+        Recipe::Mixture => "Mixture: ten normal covariates with one mean per class",
     }
 }
 
-fn report(story: &Story) -> String {
-    let mut text = format!("{}, {} rows\n", title(story.recipe), count(story.rows as u64));
-    text += &format!("  {:<16} {:>9} {:>9} {:>10}  {}\n", "", "rows", "seconds", "off by", "widths");
-    for line in &story.lines {
+fn table(comparison: &Comparison) -> String {
+    let mut text = format!("{}, {} rows\n", title(comparison.recipe), count(comparison.rows as u64));
+    text +=
+        &format!("  {:<16} {:>9} {:>9} {:>14}  {}\n", "", "rows", "seconds", "largest error", "sd ratios");
+    for line in &comparison.lines {
         let seconds = format!("{:.2}", line.seconds);
         text += &match line.error {
-            Some((off, low, high)) => format!(
-                "  {:<16} {:>9} {:>9} {:>7} sd  {} to {}\n",
+            Some((error, low, high)) => format!(
+                "  {:<16} {:>9} {:>9} {:>11} sd  {}\n",
                 line.name,
                 count(line.rows),
                 seconds,
-                number(off),
-                number(low),
-                number(high)
+                number(error),
+                range(low, high)
             ),
             None => format!(
-                "  {:<16} {:>9} {:>9} {:>10}  {}\n",
+                "  {:<16} {:>9} {:>9} {:>14}  ({})\n",
                 line.name,
                 count(line.rows),
                 seconds,
                 "",
-                story.truth
+                comparison.reference
             ),
         };
     }
     text + "\n"
 }
 
-fn record(story: &Story) -> Value {
-    let lines: Vec<Value> = story
+fn record(comparison: &Comparison) -> Value {
+    let lines: Vec<Value> = comparison
         .lines
         .iter()
         .map(|line| {
@@ -221,5 +224,10 @@ fn record(story: &Story) -> Value {
             })
         })
         .collect();
-    json!({"recipe": story.recipe.to_string(), "rows": story.rows, "truth": story.truth, "fits": lines})
+    json!({
+        "recipe": comparison.recipe.to_string(),
+        "rows": comparison.rows,
+        "truth": comparison.reference,
+        "fits": lines,
+    })
 }

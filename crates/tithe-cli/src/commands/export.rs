@@ -1,4 +1,4 @@
-//! `tithe export`: a coreset and a ready model for other tools.
+//! `tithe export`: writes a coreset and a matching model for other tools.
 
 use std::path::Path;
 
@@ -23,8 +23,8 @@ pub fn run(args: &ExportArgs) -> Result<()> {
         ToolArg::Numpyro => Tool::Numpyro,
     };
     if args.output == Path::new("-") {
-        let what = "stands for standard output, to which files are not written".to_string();
-        let help = Some("name a directory with -o (./- for one of that name)".to_string());
+        let what = "means standard output, but this command writes several files".to_string();
+        let help = Some("name a directory with -o (use ./- for a directory named '-')".to_string());
         return Err(ErrorKind::WrongFile { path: args.output.clone(), what, help }.into());
     }
     let files = export(&coreset, &priors, tool)?;

@@ -1,4 +1,4 @@
-//! `tithe fit`: a coreset, or data itself, to draws from the posterior.
+//! `tithe fit`: draws from the posterior, given a coreset or the data itself.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -17,14 +17,17 @@ use tithe::results::fit::{Basis, Fit, SHORT_FIT, fit_coreset, fit_data};
 use tithe::results::write_stan_csv;
 
 use crate::args::{FitArgs, PosteriorFormat};
-use crate::commands::{certificate, create_output, create_parquet, rows_fitted, whole_seconds};
+use crate::commands::{
+    certificate, create_output, create_parquet, full_fit_seconds, no_coreset_needed, rows_fitted,
+};
 use crate::plan;
-use crate::show::{self, Watcher, count, counted, number};
+use crate::show::{self, Watcher, counted, number, represented};
 
-/// How long it took, and how long all rows took or would take; nothing where the coreset is exact, or nobody knows.
+/// Seconds taken by this fit, and by a fit of all rows (estimated if a coreset was fitted; `None` if the coreset is exact
+/// or there is no estimate for the sampler).
 struct Timing {
     seconds: f64,
-    whole: Option<f64>,
+    full_fit: Option<f64>,
 }
 
 /// Fits and writes the draws.
@@ -42,17 +45,17 @@ pub fn run(args: &FitArgs) -> Result<()> {
             let coreset = read_coreset(&path)?;
             let fit = fit_coreset(&coreset, &settings, &watcher)?;
             let seconds = start.elapsed().as_secs_f64();
-            // The estimate is one of NUTS.
-            let whole = match fit.sampler {
-                Sampler::Nuts => whole_seconds(&coreset, args.engine.threads)?,
+            // The estimate holds for NUTS only.
+            let full_fit = match fit.sampler {
+                Sampler::Nuts => full_fit_seconds(&coreset, args.engine.threads)?,
                 _ => None,
             };
-            (fit, Timing { seconds, whole })
+            (fit, Timing { seconds, full_fit })
         }
         None => {
             let fit = fit_all(args, &settings, &watcher)?;
             let seconds = start.elapsed().as_secs_f64();
-            (fit, Timing { seconds, whole: Some(seconds) })
+            (fit, Timing { seconds, full_fit: Some(seconds) })
         }
     };
     match args.posterior_format {
@@ -82,7 +85,11 @@ pub fn run(args: &FitArgs) -> Result<()> {
     }
     match (args.strict, warnings.len()) {
         (true, found) if found > 0 => Err(ErrorKind::Numerical {
-            what: format!("there {} to warn of, and --strict was given", things(found)),
+            what: format!(
+                "{} treated as {} because of --strict",
+                counted(found as u64, "warning"),
+                if found == 1 { "an error" } else { "errors" }
+            ),
             help: None,
         }
         .into()),
@@ -90,19 +97,15 @@ pub fn run(args: &FitArgs) -> Result<()> {
     }
 }
 
-fn things(count: usize) -> String {
-    if count == 1 { "is 1 thing".to_string() } else { format!("are {count} things") }
-}
-
-/// The file to read if it is a coreset; nothing if it is data. A file of ours that cannot be fitted is refused.
+/// The path of the input if it is a coreset, `None` if it is data. Other files written by Tithe are rejected.
 fn coreset_file(args: &FitArgs) -> Result<Option<PathBuf>> {
     let [name] = &args.data.data[..] else {
         let coreset = |name: &&String| Path::new(name).is_file() && read_coreset(Path::new(name)).is_ok();
         return match args.data.data.iter().find(coreset) {
             Some(name) => Err(ErrorKind::WrongFile {
                 path: PathBuf::from(name),
-                what: "is a coreset, and others are named beside it".to_string(),
-                help: Some("join coresets first, with `tithe merge A B … -o all.parquet`".to_string()),
+                what: "is a coreset, but several files are given".to_string(),
+                help: Some("merge coresets first: `tithe merge A B … -o all.parquet`".to_string()),
             }
             .into()),
             None => Ok(None),
@@ -112,16 +115,17 @@ fn coreset_file(args: &FitArgs) -> Result<Option<PathBuf>> {
     if name == "-" || !path.is_file() {
         return Ok(None);
     }
-    // If it is a file of ours but no coreset, `read_coreset` says what it is.
+    // If the file was written by Tithe but is not a coreset, the error of `read_coreset` says what it is.
     Ok(find_story(path)?.map(|_| path.to_path_buf()))
 }
 
-/// A coreset knows its columns.
+/// Rejects flags that choose columns: those of a coreset are fixed.
 fn refuse_column_flags(args: &FitArgs) -> Result<()> {
-    match args.columns.decisions().first() {
-        Some(flag) => {
-            Err(Error::setting(*flag, "goes with data; a coreset was built with its columns decided"))
-        }
+    match args.columns.encoding_flags().first() {
+        Some(flag) => Err(Error::setting(
+            *flag,
+            "cannot be used with a coreset, whose columns were chosen by `tithe build`",
+        )),
         None => Ok(()),
     }
 }
@@ -134,9 +138,9 @@ fn fit_all(args: &FitArgs, settings: &tithe::results::fit::FitSettings, watcher:
     if args.columns.label.is_none() && !source.is_sparse() {
         let names: Vec<&str> = source.fields().iter().take(20).map(|field| field.name.as_str()).collect();
         let what = format!(
-            "is needed: {}, and to fit data itself the column with the two classes must be named (there are {})",
+            "{}; to fit the data itself, name the column with the two classes (columns: {})",
             match &args.data.data.join(", ")[..] {
-                "-" => "a coreset is read from its file, not from standard input".to_string(),
+                "-" => "a coreset cannot be read from standard input".to_string(),
                 names => format!("{names} is not a coreset"),
             },
             names.join(", ")
@@ -145,7 +149,7 @@ fn fit_all(args: &FitArgs, settings: &tithe::results::fit::FitSettings, watcher:
     }
     let roles = plan::roles(&args.columns, &*source)?;
     let mut engine = plan::engine(&args.engine, missing);
-    // Rows as points are held beside the decoded ones.
+    // Half of the memory is for the encoded points, half for the decoded rows.
     let points = memory / 2;
     if settings.sampler != Sampler::Laplace {
         engine.memory = memory - points;
@@ -154,13 +158,13 @@ fn fit_all(args: &FitArgs, settings: &tithe::results::fit::FitSettings, watcher:
     fit_data(&engine, missing, &plan::encoding(&args.columns), settings, points)
 }
 
-/// The files to write: one, or one a chain.
+/// The files to write: one, or one per chain.
 fn outputs(args: &FitArgs) -> Result<Vec<Output>> {
     let Some(path) = &args.output else {
         return match args.posterior_format {
             PosteriorFormat::Parquet => Ok(Vec::new()),
             PosteriorFormat::StanCsv => {
-                Err(Error::setting("--format", "stan-csv needs a file to write to: name it with -o"))
+                Err(Error::setting("--format", "stan-csv needs an output file; name it with -o"))
             }
         };
     };
@@ -172,7 +176,7 @@ fn outputs(args: &FitArgs) -> Result<Vec<Output>> {
     }
 }
 
-/// `draws.csv` for two chains: `draws_1.csv`, `draws_2.csv`, as CmdStan has it.
+/// File names as CmdStan chooses them: `draws.csv` with two chains gives `draws_1.csv` and `draws_2.csv`.
 fn chain_files(path: &Path, chains: usize) -> Vec<PathBuf> {
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     (1..=chains).map(|chain| path.with_file_name(format!("{stem}_{chain}.csv"))).collect()
@@ -193,7 +197,7 @@ fn record(args: &FitArgs, fit: &Fit, timing: &Timing) -> Value {
         "summary": fit.summary,
         "findings": fit.findings,
         "seconds": timing.seconds,
-        "whole_fit_seconds": timing.whole,
+        "whole_fit_seconds": timing.full_fit,
     })
 }
 
@@ -222,17 +226,16 @@ fn table(args: &FitArgs, fit: &Fit, timing: &Timing) -> String {
         |feature: &Feature| matches!(feature.coding, Coding::Number { center, .. } if center != 0.0);
     let scale = match prior_scale(&fit.encoding) {
         "standardised" if fit.encoding.features.iter().any(is_centred) => {
-            "on the standardised scale: numbers less their mean, over their standard deviation"
+            "on the standardised scale (numeric columns centred and divided by their sd)"
         }
-        "standardised" => "on the standardised scale: numbers over their standard deviation",
-        _ => "on the columns' own scale",
+        "standardised" => "on the standardised scale (numeric columns divided by their sd)",
+        _ => "in the units of the data",
     };
-    text += &format!("coefficients are on the data's own scale; priors ({}) {scale}\n", priors(fit));
+    text += &format!("coefficients are in the units of the data; priors ({}) are {scale}\n", priors(fit));
     text += &match &fit.basis {
         Basis::Coreset { size, provenance } => format!(
-            "{} for {}, {} of {} by {}, {} s, seed {}\n",
-            counted(*size, "weighted row"),
-            count(provenance.rows),
+            "{}; {} of {} ({}); {} s; seed {}\n",
+            represented(*size, provenance.rows),
             counted(fit.settings.chains as u64, "chain"),
             counted(fit.settings.draws as u64, "draw"),
             fit.sampler,
@@ -240,7 +243,7 @@ fn table(args: &FitArgs, fit: &Fit, timing: &Timing) -> String {
             fit.settings.seed.0
         ),
         Basis::Data { rows, rows_dropped, .. } => format!(
-            "{}, {} of {} by {}, {} s, seed {}\n",
+            "{}; {} of {} ({}); {} s; seed {}\n",
             rows_fitted(*rows, *rows_dropped),
             counted(fit.settings.chains as u64, "chain"),
             counted(fit.settings.draws as u64, "draw"),
@@ -249,32 +252,32 @@ fn table(args: &FitArgs, fit: &Fit, timing: &Timing) -> String {
             fit.settings.seed.0
         ),
     };
-    if let Some(whole) = timing.whole.filter(|whole| *whole < SHORT_FIT) {
+    if let Some(seconds) = timing.full_fit.filter(|seconds| *seconds < SHORT_FIT) {
         text += &match &fit.basis {
             Basis::Data { rows, .. } => {
-                format!("these {} rows fit in {} s whole: no coreset needed\n", count(*rows), number(whole))
+                format!(
+                    "no coreset needed: fitting all {} took {} s\n",
+                    counted(*rows, "row"),
+                    number(seconds)
+                )
             }
-            Basis::Coreset { provenance, .. } => format!(
-                "all {} rows would fit in about {} s whole (tithe fit DATA, with the same options): no coreset needed\n",
-                count(provenance.rows),
-                number(whole)
-            ),
+            Basis::Coreset { provenance, .. } => no_coreset_needed(provenance.rows, seconds),
         };
     }
     if let Some(path) = &args.output {
         text += &match args.posterior_format {
-            PosteriorFormat::Parquet => format!("draws are in {}\n", path.display()),
+            PosteriorFormat::Parquet => format!("draws written to {}\n", path.display()),
             PosteriorFormat::StanCsv => {
                 let files = chain_files(path, fit.settings.chains);
                 let names: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
-                format!("draws are in {}\n", names.join(", "))
+                format!("draws written to {}\n", names.join(", "))
             }
         };
     }
     text
 }
 
-/// `normal:2`, or `normal:2, intercept cauchy:10` where some differ.
+/// The priors in short: `normal:2`, or `normal:2, intercept cauchy:10` if some differ.
 fn priors(fit: &Fit) -> String {
     let all = &fit.priors.coefficients;
     let Some(usual) = all.last() else { return String::new() };

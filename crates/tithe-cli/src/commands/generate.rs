@@ -1,4 +1,4 @@
-//! `tithe generate`: the paper's synthetic data, of any size, with known coefficients.
+//! `tithe generate`: writes the paper's synthetic data, which has known coefficients.
 
 use serde_json::json;
 use tithe::base::error::{Error, Result};
@@ -8,9 +8,9 @@ use tithe::data::sink::RowFormat;
 
 use crate::args::GenerateArgs;
 use crate::commands::create_output;
-use crate::show::{self, Watcher, count};
+use crate::show::{self, Watcher, counted};
 
-/// Generates and writes.
+/// Generates the data and writes it.
 pub fn run(args: &GenerateArgs) -> Result<()> {
     if args.rows == 0 {
         return Err(Error::setting("--rows", "must be at least 1"));
@@ -32,11 +32,11 @@ pub fn run(args: &GenerateArgs) -> Result<()> {
     } else {
         let theta: Vec<String> = args.recipe.theta().iter().map(f64::to_string).collect();
         show::print(&format!(
-            "{}: {} rows of {}, label {}, true coefficients {} (no intercept)\n",
+            "{}: {} of {}; {}; true coefficients {} (no intercept)\n",
             args.output.display(),
-            count(args.rows),
+            counted(args.rows, "row"),
             args.recipe,
-            if format == RowFormat::Libsvm { "first" } else { "y" },
+            if format == RowFormat::Libsvm { "label first in each row" } else { "label y" },
             theta.join(", ")
         ));
     }

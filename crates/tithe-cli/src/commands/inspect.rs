@@ -1,4 +1,4 @@
-//! `tithe inspect`: what a file is and how it was made.
+//! `tithe inspect`: shows what a file contains and how it was made.
 
 use serde_json::{Value, json};
 use tithe::base::error::{ErrorKind, Result};
@@ -13,15 +13,16 @@ use tithe::results::fit::{Basis, Fit};
 
 use crate::args::InspectArgs;
 use crate::commands::{certificate, rows_fitted};
-use crate::show::{self, count, counted, number};
+use crate::show::{self, count, counted, number, represented};
 
-/// Tells what a file is.
+/// Prints a description of a file.
 pub fn run(args: &InspectArgs) -> Result<()> {
     if ["manifest.json", "lock"].iter().all(|name| args.file.join(name).is_file()) {
         let (path, what) = (args.file.clone(), "is the state of a stream".to_string());
         let state = path.display();
-        let help =
-            format!("inspect the coreset that `tithe stream --state {state} --snapshot -o FILE` writes");
+        let help = format!(
+            "write a coreset with `tithe stream --state {state} --snapshot -o FILE` and inspect that"
+        );
         return Err(ErrorKind::WrongFile { path, what, help: Some(help) }.into());
     }
     match find_story(&args.file)? {
@@ -68,14 +69,14 @@ fn describe_coreset(args: &InspectArgs, coreset: &Coreset) -> String {
     let facts = &coreset.provenance;
     let mut lines = vec![format!("{}: a coreset", args.file.display())];
     let mut line = |name: &str, value: String| lines.push(format!("  {name:<22}{value}"));
-    line("rows", format!("{} of {}", count(coreset.rows.len() as u64), count(facts.rows)));
+    line("rows", format!("{} (data: {})", count(coreset.rows.len() as u64), count(facts.rows)));
     if facts.rows_dropped > 0 {
         line("rows dropped", count(facts.rows_dropped));
     }
-    line("total weight", format!("{} of {}", number(coreset.weights.iter().sum()), number(facts.mass)));
+    line("total weight", format!("{} (data: {})", number(coreset.weights.iter().sum()), number(facts.mass)));
     line("method", format!("{:?}", facts.method).to_lowercase());
-    line("exact", if facts.exact { "yes: the likelihood is the full data's own" } else { "no" }.to_string());
-    line("draws", count(facts.draws));
+    line("exact", if facts.exact { "yes: the likelihood equals the full data's" } else { "no" }.to_string());
+    line("rows selected", count(facts.draws));
     if let Some(found) = &facts.sensitivity {
         line("clusters", found.clusters.to_string());
         line("radius", number(found.radius));
@@ -84,10 +85,10 @@ fn describe_coreset(args: &InspectArgs, coreset: &Coreset) -> String {
             line("mean sensitivity", number(bound));
         }
     }
-    line("passes", facts.passes.to_string());
+    line("passes over the data", facts.passes.to_string());
     line("seed", facts.seed.0.to_string());
     let label = &coreset.encoding.label;
-    line("label", format!("{} ({} is positive, {} negative)", label.column, label.positive, label.negative));
+    line("label", format!("{} (positive: {}, negative: {})", label.column, label.positive, label.negative));
     if let Some(weight) = &coreset.encoding.weight {
         line("weights from", weight.clone());
     }
@@ -97,13 +98,21 @@ fn describe_coreset(args: &InspectArgs, coreset: &Coreset) -> String {
     }
     for feature in &coreset.encoding.features {
         let coding = match &feature.coding {
-            Coding::Number { center, scale } if (*center, *scale) == (0.0, 1.0) => "as it is".to_string(),
-            Coding::Number { center, scale } => {
-                format!("less {}, over {}", number(*center), number(*scale))
+            Coding::Number { center, scale } if (*center, *scale) == (0.0, 1.0) => {
+                "not standardised".to_string()
             }
-            Coding::Boolean => "0 and 1".to_string(),
+            Coding::Number { center, scale } if *center == 0.0 => {
+                format!("divided by its sd {}", number(*scale))
+            }
+            Coding::Number { center, scale } => {
+                format!("standardised (mean {}, sd {})", number(*center), number(*scale))
+            }
+            Coding::Boolean => "0 or 1".to_string(),
             Coding::Levels { reference, levels } => {
-                format!("{} levels against '{reference}'", levels.len())
+                format!(
+                    "{} and reference level '{reference}', one-hot",
+                    counted(levels.len() as u64, "level")
+                )
             }
         };
         line("", format!("{}: {coding}", feature.column));
@@ -120,18 +129,18 @@ fn describe_posterior(args: &InspectArgs, fit: &Fit) -> String {
     let settings = &fit.settings;
     line(
         "draws",
-        format!("{} of {}", counted(settings.chains as u64, "chain"), count(settings.draws as u64)),
+        format!("{} of {}", counted(settings.chains as u64, "chain"), counted(settings.draws as u64, "draw")),
     );
-    line("sampler", format!("{}, {} iterations of warm-up", fit.sampler, count(settings.warmup as u64)));
+    line("sampler", format!("{}, {} warm-up iterations", fit.sampler, count(settings.warmup as u64)));
     line("seed", settings.seed.0.to_string());
     match &fit.basis {
         Basis::Coreset { size, provenance } => {
-            line("fitted to", format!("a coreset, {} rows of {}", count(*size), count(provenance.rows)));
+            line("fitted to", format!("a coreset: {}", represented(*size, provenance.rows)));
         }
         Basis::Data { rows, rows_dropped, .. } => line("fitted to", rows_fitted(*rows, *rows_dropped)),
     }
     let label = &fit.encoding.label;
-    line("label", format!("{} ({} is positive, {} negative)", label.column, label.positive, label.negative));
+    line("label", format!("{} (positive: {}, negative: {})", label.column, label.positive, label.negative));
     line("priors", format!("on the {} scale", prior_scale(&fit.encoding)));
     for (c, prior) in fit.summary.iter().zip(&fit.priors.coefficients) {
         line("", format!("{}: mean {}, sd {}, prior {prior}", c.name, number(c.mean), number(c.sd)));
@@ -141,7 +150,7 @@ fn describe_posterior(args: &InspectArgs, fit: &Fit) -> String {
     }
     let certificate = match &fit.basis {
         Basis::Coreset { provenance, .. } => {
-            certificate::lines_behind(provenance, &fit.encoding.coefficient_names())
+            certificate::lines_for_posterior(provenance, &fit.encoding.coefficient_names())
         }
         Basis::Data { .. } => String::new(),
     };
@@ -151,7 +160,7 @@ fn describe_posterior(args: &InspectArgs, fit: &Fit) -> String {
 fn describe_corrected(args: &InspectArgs, story: &Value) -> String {
     let figure = |key: &str| story[key].as_f64().map_or("unknown".to_string(), number);
     format!(
-        "{}: draws with importance weights (column {})\n  KL before correction {} nats, Pareto k {}, efficiency {}\n",
+        "{}: draws with importance weights (column {})\n  before correction: KL {} nats, Pareto k {}, efficiency {}\n",
         args.file.display(),
         story["weight_column"].as_str().unwrap_or("weight"),
         figure("kl"),

@@ -1,4 +1,4 @@
-//! `tithe merge`: coresets to one coreset.
+//! `tithe merge`: merges coresets into one.
 
 use serde_json::{Value, json};
 use tithe::base::error::Result;
@@ -10,9 +10,9 @@ use tithe::encoding::survey::EncodingSettings;
 use crate::args::MergeArgs;
 use crate::commands::{certificate, create_parquet};
 use crate::plan;
-use crate::show::{self, Watcher, count, counted, standing};
+use crate::show::{self, Watcher, counted, represented};
 
-/// Joins coresets and writes the result.
+/// Merges coresets and writes the result.
 pub fn run(args: &MergeArgs) -> Result<()> {
     let settings = plan::choice(&args.choice, EncodingSettings::default())?;
     plan::refuse_overwriting(&args.coresets, &args.output)?;
@@ -53,16 +53,15 @@ fn record(args: &MergeArgs, merged: &Coreset) -> Value {
 fn summary(args: &MergeArgs, parts: &[(String, Coreset)], merged: &Coreset) -> String {
     let rows = merged.rows.len() as u64;
     let mut text = format!(
-        "{}: {} for {}, of {}\n",
+        "{}: {}, merged from {}\n",
         args.output.display(),
-        standing(rows),
-        count(merged.provenance.rows),
+        represented(rows, merged.provenance.rows),
         counted(parts.len() as u64, "coreset"),
     );
     if merged.provenance.exact {
-        text += "  exact: the likelihood is the full data's own\n";
+        text += "  exact: the likelihood equals the full data's\n";
     } else if rows == parts.iter().map(|(_, part)| part.rows.len() as u64).sum::<u64>() {
-        text += "  the rows fit the size: all are kept, nothing is lost\n";
+        text += "  all rows of the input coresets are kept, because they fit the size\n";
     }
     text + &certificate::lines(merged)
 }

@@ -1,4 +1,4 @@
-//! One file for each command.
+//! The commands, one file each.
 
 pub mod about;
 pub mod build;
@@ -25,54 +25,64 @@ use tithe::coreset::Coreset;
 use tithe::data::sink::Output;
 use tithe::results::fit::whole_fit_seconds;
 
-use crate::show::{counted, they_were};
+use crate::show::{count, counted, number};
 
-/// Temporary files of outputs in the making, to be removed if the program has to end at once.
-static IN_THE_MAKING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// Temporary files of unfinished outputs, removed if the program has to exit at once.
+static TEMPORARY_FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Makes sure that a file can be written, and remembers its temporary name.
+/// Opens a file for writing under a temporary name, and registers that name for removal.
 fn create_output(path: &Path) -> Result<Output> {
     let output = Output::create(path)?;
-    if let Ok(mut files) = IN_THE_MAKING.lock() {
+    if let Ok(mut files) = TEMPORARY_FILES.lock() {
         files.push(output.temporary_path().to_path_buf());
     }
     Ok(output)
 }
 
-/// Endings of names that promise another format.
+/// File extensions of formats other than Parquet.
 const OTHER_FORMATS: [&str; 11] =
     ["csv", "tsv", "txt", "json", "ndjson", "jsonl", "libsvm", "svm", "arrow", "feather", "html"];
 
-/// The same for a file of Parquet; refuses a name that promises something else.
+/// Opens a Parquet file for writing; rejects a file extension of another format.
 fn create_parquet(path: &Path) -> Result<Output> {
     let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
     if ending.is_some_and(|ending| OTHER_FORMATS.contains(&&*ending)) {
-        let what = "has the ending of another format, and what is written is Parquet".to_string();
-        let help = Some("end its name in .parquet".to_string());
+        let what = "has the extension of another format, but the output is Parquet".to_string();
+        let help = Some("use a file name that ends in .parquet".to_string());
         return Err(ErrorKind::WrongFile { path: path.to_path_buf(), what, help }.into());
     }
     create_output(path)
 }
 
-/// Seconds that a fit of all the rows behind a coreset would take; nothing where the coreset is exact, which costs nothing.
-fn whole_seconds(coreset: &Coreset, threads: Option<usize>) -> Result<Option<f64>> {
+/// Estimated seconds for fitting all rows that a coreset represents; `None` if the coreset is exact, because its fit is
+/// the fit of all rows.
+fn full_fit_seconds(coreset: &Coreset, threads: Option<usize>) -> Result<Option<f64>> {
     if coreset.provenance.exact {
         return Ok(None);
     }
     whole_fit_seconds(&coreset.points()?, coreset.provenance.rows, threads).map(Some)
 }
 
-/// What was fitted to, where it was data itself: all its rows, or those that could be used.
+/// Says that a coreset is not needed, because fitting all rows takes about `seconds`.
+fn no_coreset_needed(rows: u64, seconds: f64) -> String {
+    format!(
+        "no coreset needed: fitting all {} would take about {} s (tithe fit DATA with the same options)\n",
+        counted(rows, "row"),
+        number(seconds)
+    )
+}
+
+/// The rows of data that was fitted directly, and how many were dropped.
 fn rows_fitted(rows: u64, dropped: u64) -> String {
     match dropped {
         0 => format!("all {}", counted(rows, "row")),
-        _ => format!("{} ({} dropped for missing values)", counted(rows, "row"), they_were(dropped, "other")),
+        _ => format!("{} ({} more dropped because of missing values)", counted(rows, "row"), count(dropped)),
     }
 }
 
-/// Removes the temporary files of outputs in the making.
-pub fn forget_outputs() {
-    if let Ok(files) = IN_THE_MAKING.lock() {
+/// Removes the temporary files of unfinished outputs.
+pub fn remove_temporary_files() {
+    if let Ok(files) = TEMPORARY_FILES.lock() {
         for file in files.iter() {
             let _ = std::fs::remove_file(file);
         }

@@ -1,4 +1,4 @@
-//! `tithe paper`: the paper's experiments, ours beside theirs.
+//! `tithe paper`: reproduces the paper's experiments.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,9 +12,9 @@ use tithe_paper::runner::{Context, Watch};
 use tithe_paper::{Figure, run as run_figures};
 
 use crate::args::{FigureArg, PaperArgs};
-use crate::show::{self, count, counted};
+use crate::show::{self, counted, they_were};
 
-/// Runs the experiments and draws them.
+/// Runs the experiments and draws the figures.
 pub fn run(args: &PaperArgs) -> Result<()> {
     let profile = match (args.quick, args.profile) {
         (true, _) => Profile::Quick,
@@ -34,8 +34,8 @@ pub fn run(args: &PaperArgs) -> Result<()> {
         failures: AtomicUsize::new(0),
     };
     if let Some(folder) = args.data.as_deref().filter(|folder| !folder.is_dir()) {
-        let what = "is no directory".to_string();
-        let help = Some("name the directory with the data sets, or leave out --data".to_string());
+        let what = "is not a directory".to_string();
+        let help = Some("name the directory with the data sets, or omit --data".to_string());
         return Err(ErrorKind::WrongFile { path: folder.to_path_buf(), what, help }.into());
     }
     let context = Context {
@@ -48,14 +48,15 @@ pub fn run(args: &PaperArgs) -> Result<()> {
     };
     let report = run_figures(&context, &figures).map_err(|error| match error.kind() {
         ErrorKind::Cancelled => {
-            let what = "finished cells are kept: the same command goes on with the others".to_string();
+            let what = "finished cells are kept; run the same command again to resume".to_string();
             ErrorKind::Stopped { what }.into()
         }
         _ => error,
     })?;
     if report.figures.is_empty() && report.missing == 0 {
-        let what = "no figure could be drawn: the data sets that they are about are not there".to_string();
-        let help = Some("name the directory with the data sets with --data".to_string());
+        let what =
+            "no figure could be drawn, because the data sets for these experiments are missing".to_string();
+        let help = Some("use --data to name the directory with the data sets".to_string());
         return Err(ErrorKind::Numerical { what, help }.into());
     }
     let page = args.output.join("results.md");
@@ -73,20 +74,20 @@ pub fn run(args: &PaperArgs) -> Result<()> {
     } else {
         let folder = args.output.display();
         show::print(&format!(
-            "{}: {}; plots and tables are in {folder}\n",
+            "{}: {}; plots and tables written to {folder}\n",
             page.display(),
             counted(report.figures.len() as u64, "figure")
         ));
         if report.missing > 0 {
-            let missing = count(report.missing as u64);
-            show::print(&format!("  {missing} cells were not run: the same command goes on with them\n"));
+            let missing = they_were(report.missing as u64, "cell");
+            show::print(&format!("  {missing} not run; run the same command again to resume\n"));
         }
     }
     match watcher.failures.load(Ordering::Relaxed) {
         0 => Ok(()),
         failures => Err(ErrorKind::Numerical {
-            what: format!("{failures} cells failed; the warnings tell which"),
-            help: Some("the page is made of the others; the same command tries them again".to_string()),
+            what: format!("{} failed, as reported above", counted(failures as u64, "cell")),
+            help: Some("the page shows the other cells; run the same command again to retry".to_string()),
         }
         .into()),
     }
@@ -96,7 +97,7 @@ fn minutes(minutes: f64) -> Result<Instant> {
     Duration::try_from_secs_f64(60.0 * minutes)
         .ok()
         .and_then(|time| Instant::now().checked_add(time))
-        .ok_or_else(|| Error::setting("--stop-after", format!("{minutes} is no time")))
+        .ok_or_else(|| Error::setting("--stop-after", format!("{minutes} is not a valid number of minutes")))
 }
 
 fn figure(arg: &FigureArg) -> Figure {
@@ -110,7 +111,7 @@ fn figure(arg: &FigureArg) -> Figure {
     }
 }
 
-/// Tells of cells on a terminal; of failures always.
+/// Reports each finished cell if standard error is a terminal, and failures always.
 struct CellWatcher {
     quiet: bool,
     failures: AtomicUsize,
@@ -119,7 +120,7 @@ struct CellWatcher {
 impl Watch for CellWatcher {
     fn begin(&self, experiment: &str, done: usize, cells: usize) {
         if !self.quiet {
-            show::message(&format!("{experiment}: {done} of {cells} cells are done already"));
+            show::message(&format!("{experiment}: {done} of {cells} cells already finished"));
         }
     }
 

@@ -1,4 +1,4 @@
-//! `tithe predict`: probabilities with intervals for new rows.
+//! `tithe predict`: predicts probabilities with intervals for new rows.
 
 use serde_json::json;
 use tithe::base::error::Result;
@@ -12,10 +12,10 @@ use crate::commands::create_output;
 use crate::plan;
 use crate::show::{self, Watcher, counted, number, they_were};
 
-/// Bytes of standard input held in memory.
+/// Maximum number of bytes of standard input held in memory.
 const MEMORY: u64 = 1 << 28;
 
-/// Predicts and writes.
+/// Computes the predictions and writes them.
 pub fn run(args: &PredictArgs) -> Result<()> {
     let fit = read_posterior(&args.posterior)?;
     let format = RowFormat::of(&args.output, &[RowFormat::Parquet, RowFormat::Csv])?;
@@ -41,28 +41,30 @@ pub fn run(args: &PredictArgs) -> Result<()> {
         show::print(&format!("{record}\n"));
     } else {
         show::print(&format!(
-            "{}: {} with {} ({} interval)",
+            "{}: {}, columns {} added ({} % interval)\n",
             args.output.display(),
             counted(done.rows, "row"),
             done.added.join(", "),
-            args.interval,
+            percent(args.interval),
         ));
         let label = &fit.encoding.label;
-        show::print(&match done.mean {
-            Some(mean) => format!(
-                "; {} of '{}' are expected to be {}\n",
-                number(mean * done.rows as f64),
+        if let Some(mean) = done.mean {
+            show::print(&format!(
+                "  expected number of rows with {} = {}: {}\n",
                 label.column,
-                label.positive
-            ),
-            None => "\n".to_string(),
-        });
+                label.positive,
+                number(mean * done.rows as f64)
+            ));
+        }
         if done.unseen > 0 {
             let were = they_were(done.unseen, "value");
-            show::print(&format!(
-                "  {were} of a level that the model does not know, and taken for the reference\n"
-            ));
+            show::print(&format!("  {were} of an unseen level and treated as the reference level\n"));
         }
     }
     Ok(())
+}
+
+/// A probability in percent, without rounding errors of the multiplication: 0.57 is 57.
+fn percent(probability: f64) -> f64 {
+    (probability * 1e8).round() / 1e6
 }

@@ -1,4 +1,4 @@
-//! `tithe report`: one page that shows a posterior, and needs no other file.
+//! `tithe report`: writes a self-contained HTML report of a posterior.
 
 use std::fmt::Write;
 
@@ -13,32 +13,32 @@ use tithe_plot::{Axis, Chart, Color, Curve, Line, Marker, Panel, Point, Scale, e
 use crate::args::ReportArgs;
 use crate::commands::{certificate, create_output, rows_fitted};
 use crate::plan;
-use crate::show::{self, count, counted, number};
+use crate::show::{self, count, counted, number, represented};
 
-/// Coefficients whose draws are drawn: a page should not scroll for ever.
-const DRAWN: usize = 12;
-/// Points of a density, and of a chain's path.
+/// Maximum number of coefficients whose draws are plotted, to limit the length of the page.
+const MAX_PLOTTED: usize = 12;
+/// Number of points of a density curve and of a trace plot.
 const DENSITY_POINTS: usize = 80;
-const PATH_POINTS: usize = 150;
+const TRACE_POINTS: usize = 150;
 const CHAIN_COLORS: [Color; 6] =
     [Color::BLUE, Color::VERMILION, Color::GREEN, Color::PURPLE, Color::ORANGE, Color::SKY];
 
-/// Writes the page.
+/// Writes the report.
 pub fn run(args: &ReportArgs) -> Result<()> {
     let fit = read_posterior(&args.posterior)?;
     plan::refuse_overwriting(std::slice::from_ref(&args.posterior), &args.output)?;
     if args.output.is_file()
         && let Some(story) = find_story(&args.output)?
     {
-        let what = format!("is a {}, which a page would replace", story.kind);
-        let help = Some("end its name in .html".to_string());
+        let what = format!("is a {}, which the report would overwrite", story.kind);
+        let help = Some("use a file name that ends in .html".to_string());
         return Err(ErrorKind::WrongFile { path: args.output.clone(), what, help }.into());
     }
     create_output(&args.output)?.write(page(&fit).as_bytes())?;
     if args.show.json {
         show::print(&format!("{}\n", json!({"output": show::path(&args.output), "findings": fit.findings})));
     } else {
-        show::print(&format!("the page is {}\n", args.output.display()));
+        show::print(&format!("report written to {}\n", args.output.display()));
     }
     Ok(())
 }
@@ -50,12 +50,12 @@ fn page(fit: &Fit) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
          <style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{}{}{}{}{}{}</body>\n</html>\n",
-        state(fit),
-        certified(fit),
+        overview(fit),
+        certificate_section(fit),
         coefficients(fit),
         draws(fit),
         priors(fit),
-        origin(fit),
+        provenance(fit),
         title = escaped(&title),
     )
 }
@@ -69,59 +69,59 @@ th { border-bottom: 1px solid #999; font-weight: 600 } tr + tr td { border-top: 
 th:first-child, td:first-child { text-align: left } td.name { white-space: normal; overflow-wrap: anywhere }
 table.facts td { text-align: left; white-space: normal; vertical-align: top }
 table.facts td:first-child { white-space: nowrap }
-.well, .amiss { border-left: 4px solid #009e73; background: #f0f8f5; padding: .6rem 1rem }
-.amiss { border-color: #d55e00; background: #fdf3ec } .well p, .amiss p { margin: .3rem 0 }
+.ok, .warning { border-left: 4px solid #009e73; background: #f0f8f5; padding: .6rem 1rem }
+.warning { border-color: #d55e00; background: #fdf3ec } .ok p, .warning p { margin: .3rem 0 }
 svg { max-width: 100%; height: auto } .note { color: #555; font-size: .9rem }
 ";
 
-/// What the draws are worth, first of all.
-fn state(fit: &Fit) -> String {
+/// What was fitted, and the warnings of the diagnostics.
+fn overview(fit: &Fit) -> String {
     let settings = &fit.settings;
     let mut html = format!(
-        "<p class=\"lead\">{} of {} by {}, fitted to {}.</p>\n",
+        "<p class=\"lead\">{} of {} ({}), fitted to {}.</p>\n",
         counted(settings.chains as u64, "chain"),
         counted(settings.draws as u64, "draw"),
         fit.sampler,
         match &fit.basis {
             Basis::Coreset { size, provenance } =>
-                format!("{} weighted rows that stand for {}", count(*size), count(provenance.rows)),
+                format!("{} representing {}", counted(*size, "weighted row"), counted(provenance.rows, "row")),
             Basis::Data { rows, rows_dropped, .. } => rows_fitted(*rows, *rows_dropped),
         }
     );
-    let mut amiss: Vec<String> = fit.findings.iter().map(ToString::to_string).collect();
+    let mut warnings: Vec<String> = fit.findings.iter().map(ToString::to_string).collect();
     if let Basis::Coreset { provenance, .. } = &fit.basis {
-        amiss.extend(certificate::too_small(provenance).map(str::to_string));
+        warnings.extend(certificate::too_small(provenance).map(str::to_string));
     }
-    if amiss.is_empty() {
+    if warnings.is_empty() {
         let worst = |value: fn(&CoefficientSummary) -> f64, pick: fn(f64, f64) -> f64| {
             fit.summary.iter().map(value).filter(|value| value.is_finite()).reduce(pick)
         };
         let mut figures = Vec::new();
         if let Some(r_hat) = worst(|c| c.r_hat, f64::max) {
-            figures.push(format!("R-hat at most {r_hat:.3}"));
+            figures.push(format!("Largest R-hat {r_hat:.3}"));
         }
         if let Some(ess) = worst(|c| c.ess_bulk.min(c.ess_tail), f64::min) {
-            figures.push(format!("at least {} effective draws for every coefficient", count(ess as u64)));
+            figures.push(format!("at least {} effective draws per coefficient", count(ess as u64)));
         }
         let _ = writeln!(
             html,
-            "<div class=\"well\"><p><b>Nothing is amiss with the draws.</b> {}</p></div>",
-            figures.join(", ")
+            "<div class=\"ok\"><p><b>The diagnostics found no problems.</b> {}.</p></div>",
+            figures.join("; ")
         );
     } else {
-        html += "<div class=\"amiss\">";
-        for what in amiss {
-            let _ = write!(html, "<p>{}</p>", escaped(&what));
+        html += "<div class=\"warning\">";
+        for warning in warnings {
+            let _ = write!(html, "<p>{}</p>", escaped(&warning));
         }
         html += "</div>\n";
     }
     html
 }
 
-/// What the coreset's certificate says, where there is one.
-fn certified(fit: &Fit) -> String {
+/// The certificate of the coreset, if there is one.
+fn certificate_section(fit: &Fit) -> String {
     let Basis::Coreset { provenance, .. } = &fit.basis else { return String::new() };
-    let lines = certificate::lines_behind(provenance, &fit.encoding.coefficient_names());
+    let lines = certificate::lines_for_posterior(provenance, &fit.encoding.coefficient_names());
     let items = lines.lines().map(|line| format!("<li>{}</li>", escaped(line.trim())));
     match lines.is_empty() {
         true => String::new(),
@@ -129,16 +129,16 @@ fn certified(fit: &Fit) -> String {
     }
 }
 
-/// The table of the coefficients, each with its interval drawn beside it.
+/// The table of coefficients, with a plot of each interval.
 fn coefficients(fit: &Fit) -> String {
     let effects = effects(fit);
     let (low, high) = effects
         .iter()
         .flatten()
         .fold((0.0f64, 0.0f64), |(low, high), effect| (low.min(effect.low), high.max(effect.high)));
-    let (unit, whose) = match prior_scale(&fit.encoding) {
-        "standardised" => ("sd", "standard deviation of a number, or of a level against its reference"),
-        _ => ("unit", "unit of a number, or of a level against its reference"),
+    let unit = match prior_scale(&fit.encoding) {
+        "standardised" => "sd",
+        _ => "unit",
     };
     let mut html = format!(
         "<h2>Coefficients</h2>\n<div class=\"wide\"><table>\n<tr><th>coefficient</th><th>effect of one {unit}</th><th>mean</th>\
@@ -162,20 +162,21 @@ fn coefficients(fit: &Fit) -> String {
         );
     }
     html + &format!(
-        "</table></div>\n<p class=\"note\">Coefficients are on the data's own scale; the odds ratio is of one more unit, by \
-         the median. Drawn: the median and the 90 % interval of the effect of one {whose}, in log-odds, all on \
-         one axis; the grey line is no effect.</p>\n"
+        "</table></div>\n<p class=\"note\">Coefficients are in the units of the data. The odds ratio is the posterior median \
+         for an increase by one unit. The plot shows the median and 90 % interval of the effect on the log-odds: of one {unit} \
+         for a numeric column, of the level compared with the reference level for a text column. All effects share one \
+         axis; the grey line marks zero.</p>\n"
     )
 }
 
-/// The effect of one standard deviation of a column of numbers, or of a level against its reference, in log-odds.
+/// The effect of one standard deviation of a numeric column, or of a level compared with its reference, in log-odds.
 struct Effect {
     low: f64,
     middle: f64,
     high: f64,
 }
 
-/// The effects of all coefficients; an intercept has none, nor has what cannot be drawn.
+/// The effects of all coefficients; `None` for the intercept, and for values that are not finite.
 fn effects(fit: &Fit) -> Vec<Option<Effect>> {
     let (_, scales) = fit.encoding.transform();
     let effect = |(i, (c, scale)): (usize, (&CoefficientSummary, &f64))| {
@@ -188,7 +189,7 @@ fn effects(fit: &Fit) -> Vec<Option<Effect>> {
 }
 
 impl Effect {
-    /// A small drawing of the interval on an axis from `low` to `high`.
+    /// A small plot of the interval on an axis from `low` to `high`.
     fn strip(&self, low: f64, high: f64) -> String {
         const WIDTH: f64 = 180.0;
         let at = |value: f64| 6.0 + (WIDTH - 12.0) * (value - low) / (high - low).max(f64::MIN_POSITIVE);
@@ -204,30 +205,32 @@ impl Effect {
     }
 }
 
-/// Densities and paths of the chains, of the coefficients that mix worst.
+/// Density and trace plots of the coefficients with the fewest effective draws.
 fn draws(fit: &Fit) -> String {
     let mut order: Vec<usize> = (0..fit.summary.len()).collect();
-    // What has no number of effective draws is the worst.
+    // Coefficients without a number of effective draws come first.
     let effective = |i: usize| {
         let c = &fit.summary[i];
         if c.ess_bulk.is_nan() || c.ess_tail.is_nan() { 0.0 } else { c.ess_bulk.min(c.ess_tail) }
     };
     order.sort_by(|&a, &b| effective(a).total_cmp(&effective(b)));
-    order.truncate(DRAWN);
+    order.truncate(MAX_PLOTTED);
     order.sort_unstable();
     let panels = order.iter().flat_map(|&i| {
         let chains = fit.draws.coefficient(i);
         let name = &fit.summary[i].name;
-        [density_panel(name, &chains), path_panel(name, &chains)]
+        [density_panel(name, &chains), trace_panel(name, &chains)]
     });
     let chart = Chart { title: "Draws".to_string(), panels: panels.collect(), columns: 2 };
     let which = match fit.summary.len() {
-        all if all > DRAWN => format!("The {DRAWN} of {all} coefficients with the fewest effective draws. "),
+        all if all > MAX_PLOTTED => {
+            format!("The {MAX_PLOTTED} of {all} coefficients with the fewest effective draws. ")
+        }
         _ => String::new(),
     };
     format!(
-        "<h2>Draws</h2>\n<p class=\"note\">{which}Left: the density of each chain's draws, which should agree. Right: the \
-         chains draw by draw, which should look like noise about one level.</p>\n{}",
+        "<h2>Draws</h2>\n<p class=\"note\">{which}Left: density of the draws of each chain; the curves should agree. Right: \
+         trace of each chain; it should look like noise around a constant level.</p>\n{}",
         chart.svg()
     )
 }
@@ -236,9 +239,9 @@ fn density_panel(name: &str, chains: &[Vec<f64>]) -> Panel {
     panel(name, name, "density", chains, density)
 }
 
-fn path_panel(name: &str, chains: &[Vec<f64>]) -> Panel {
+fn trace_panel(name: &str, chains: &[Vec<f64>]) -> Panel {
     panel(name, "draw", "", chains, |draws| {
-        let step = draws.len().div_ceil(PATH_POINTS).max(1);
+        let step = draws.len().div_ceil(TRACE_POINTS).max(1);
         draws.iter().enumerate().step_by(step).map(|(i, draw)| Point::new(i as f64 + 1.0, *draw)).collect()
     })
 }
@@ -284,10 +287,13 @@ fn density(draws: &[f64]) -> Vec<Point> {
 
 fn priors(fit: &Fit) -> String {
     let mut html = format!(
-        "<h2>Priors</h2>\n<p class=\"note\">On the {} scale.</p>\n<table class=\"facts\">\n",
-        prior_scale(&fit.encoding)
+        "<h2>Priors</h2>\n<p class=\"note\">{}</p>\n<table class=\"facts\">\n",
+        match prior_scale(&fit.encoding) {
+            "standardised" => "On the standardised scale.",
+            _ => "In the units of the data.",
+        }
     );
-    // Coefficients of one prior share a row.
+    // Coefficients with the same prior share a row.
     let mut by_prior: Vec<(String, Vec<&str>)> = Vec::new();
     for (name, prior) in fit.draws.names.iter().zip(&fit.priors.coefficients) {
         let prior = prior.to_string();
@@ -302,13 +308,13 @@ fn priors(fit: &Fit) -> String {
     html + "</table>\n"
 }
 
-/// Where the posterior comes from: enough to make it again.
-fn origin(fit: &Fit) -> String {
-    let mut html = "<h2>Origin</h2>\n<table class=\"facts\">\n".to_string();
+/// Everything needed to reproduce the posterior.
+fn provenance(fit: &Fit) -> String {
+    let mut html = "<h2>Provenance</h2>\n<table class=\"facts\">\n".to_string();
     let label = &fit.encoding.label;
     html += &fact(
         "label",
-        &format!("{}: {} is positive, {} negative", label.column, label.positive, label.negative),
+        &format!("{} (positive: {}, negative: {})", label.column, label.positive, label.negative),
     );
     if let Some(weight) = &fit.encoding.weight {
         html += &fact("weights from", weight);
@@ -316,13 +322,13 @@ fn origin(fit: &Fit) -> String {
     let warnings = match &fit.basis {
         Basis::Coreset { size, provenance } => {
             let facts = provenance;
-            html += &fact("coreset", &format!("{} rows of {}", count(*size), count(facts.rows)));
+            html += &fact("coreset", &represented(*size, facts.rows));
             if facts.rows_dropped > 0 {
                 html += &fact("rows dropped", &count(facts.rows_dropped));
             }
-            let exact = if facts.exact { ", exact: the likelihood is the full data's own" } else { "" };
+            let exact = if facts.exact { ", exact: the likelihood equals the full data's" } else { "" };
             html += &fact("method", &(format!("{:?}", facts.method).to_lowercase() + exact));
-            html += &fact("seed of the coreset", &facts.seed.0.to_string());
+            html += &fact("coreset seed", &facts.seed.0.to_string());
             &facts.warnings
         }
         Basis::Data { rows, rows_dropped, warnings, .. } => {
@@ -333,16 +339,16 @@ fn origin(fit: &Fit) -> String {
             warnings
         }
     };
-    html += &fact("fingerprint of the data", &fit.basis.fingerprint().to_string());
+    html += &fact("data fingerprint", &fit.basis.fingerprint().to_string());
     html += &fact(
         "sampler",
-        &format!("{}, {} iterations of warm-up", fit.sampler, count(fit.settings.warmup as u64)),
+        &format!("{}, {} warm-up iterations", fit.sampler, count(fit.settings.warmup as u64)),
     );
-    html += &fact("seed of the draws", &fit.settings.seed.0.to_string());
+    html += &fact("sampler seed", &fit.settings.seed.0.to_string());
     for warning in warnings {
         html += &fact("warning", warning);
     }
-    html += &fact("made by", concat!("tithe ", env!("CARGO_PKG_VERSION")));
+    html += &fact("created by", concat!("tithe ", env!("CARGO_PKG_VERSION")));
     html + "</table>\n"
 }
 

@@ -1,4 +1,4 @@
-//! `tithe stream`: the coreset of data that comes without end, and its state on disk.
+//! `tithe stream`: maintains a coreset of an endless stream of rows, with its state on disk.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -20,17 +20,17 @@ use tithe::stream::{Progress, Stream, repair, snapshot};
 use crate::args::StreamArgs;
 use crate::commands::{certificate, create_parquet};
 use crate::plan;
-use crate::show::{self, Watcher, count, counted, number, standing, they_were};
+use crate::show::{self, Watcher, count, counted, number, represented, they_were};
 
-/// Rows that tell what the columns hold.
-const LOOKED_AT: usize = 10_000;
-/// What to do after a stop.
-const GO_ON: &str =
-    "the same command goes on with rows that follow, or with --replay if it is fed the same ones again";
-/// How often a watched directory is looked at.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Number of rows from which column types are inferred.
+const TYPE_INFERENCE_ROWS: usize = 10_000;
+/// How to continue after a stop.
+const HOW_TO_RESUME: &str =
+    "to resume, run the same command with the rows that follow, or add --replay to feed all rows again";
+/// Interval between two checks of a watched directory.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Feeds a stream, or tells what is in it.
+/// Feeds the stream, writes a snapshot or repairs the state.
 pub fn run(args: &StreamArgs) -> Result<()> {
     if args.repair {
         return repair_state(args);
@@ -42,7 +42,7 @@ pub fn run(args: &StreamArgs) -> Result<()> {
         if let Some(output) = output {
             write_coreset(&coreset, output)?;
         }
-        tell_snapshot(args, &coreset);
+        print_snapshot(args, &coreset);
         return Ok(());
     }
     let settings = plan::stream(args)?;
@@ -59,41 +59,45 @@ pub fn run(args: &StreamArgs) -> Result<()> {
         (None, None) if args.data.is_empty() || args.data == ["-"] => feeder.standard_input(),
         (None, None) => feeder.files(),
     };
-    // Whatever ended the reading, rows that came before it are in.
+    // Rows read before an error are kept.
     stream.save()?;
     let saved = stream.saved().rows;
     if end.is_err() && saved > before.rows {
         let rows = counted(saved - before.rows, "row");
-        let go_on = match before.rows {
-            _ if args.watch.is_some() || args.follow.is_some() => "the same command goes on after them",
-            0 => "to feed the same again, add --replay",
-            _ => "go on with those that follow, or feed all from the very first on with --replay",
+        let resume = match before.rows {
+            _ if args.watch.is_some() || args.follow.is_some() => {
+                "run the same command again to resume after them"
+            }
+            0 => "to feed the same input again, add --replay",
+            _ => "resume with the rows that follow, or add --replay to feed all rows again",
         };
-        show::message(&format!("note: {rows} that came before are in; {go_on}"));
+        let were = if saved - before.rows == 1 { "was" } else { "were" };
+        show::message(&format!("note: {rows} {were} saved before the error; {resume}"));
     }
     let end = end?;
     if end == End::Complete {
         stream.end()?;
     }
     if stream.progress().rows == 0 {
-        let what = "the stream is empty: no row has come yet".to_string();
+        let what = "the stream is empty: no rows have been read yet".to_string();
         return Err(ErrorKind::NoRows { what }.into());
     }
-    // What is read until stopped ends no other way.
+    // With --follow and --watch, being stopped is the normal end.
     let ended = end == End::Complete || args.follow.is_some() || args.watch.is_some();
     if let Some(path) = &args.output
         && ended
     {
         let output = create_parquet(path)?;
-        // Who has stopped the reading has not stopped this.
+        // Ctrl-C stopped the reading; it must not cancel the snapshot as well.
         let coreset = stream.snapshot(if end == End::Complete { &watcher } else { &Silent })?;
         write_coreset(&coreset, output)?;
     }
     let output = args.output.as_deref();
-    tell(args, before, stream.progress(), end, output.filter(|_| ended), start.elapsed());
+    print_progress(args, before, stream.progress(), end, output.filter(|_| ended), start.elapsed());
     match output {
         Some(path) if !ended => {
-            let what = format!("its rows are in, but '{}' was not written: {GO_ON}", path.display());
+            let what =
+                format!("the rows read are saved, but '{}' was not written; {HOW_TO_RESUME}", path.display());
             Err(ErrorKind::Stopped { what }.into())
         }
         _ => Ok(()),
@@ -119,7 +123,7 @@ impl Feeder<'_> {
 
     fn follow(&mut self, file: &Path) -> Result<End> {
         let stop = Arc::new(|| show::STOP.load(Ordering::Relaxed));
-        // A file that grows holds its earlier rows still: those that are in are skipped, as if it were fed again.
+        // A growing file still contains its earlier rows, so it is read as with --replay.
         if !self.args.replay {
             self.stream.replay();
         }
@@ -128,8 +132,8 @@ impl Feeder<'_> {
 
     fn live(&mut self, name: &Path, reader: impl Read + Send + 'static) -> Result<End> {
         let known = self.stream.fields();
-        let look_at = LOOKED_AT.min(self.args.block);
-        let source = open_live(name, reader, &self.options, known.as_deref(), look_at)?;
+        let rows = TYPE_INFERENCE_ROWS.min(self.args.block);
+        let source = open_live(name, reader, &self.options, known.as_deref(), rows)?;
         self.read(&*source, 0)
     }
 
@@ -138,7 +142,7 @@ impl Feeder<'_> {
         self.read(&*source, 0)
     }
 
-    /// Opens files; columns that are known to hold text are read as text.
+    /// Opens files; columns that are text in the state are read as text.
     fn open(&self, names: &[String]) -> Result<Box<dyn Source>> {
         let mut options = self.options.clone();
         let known = self.stream.fields().unwrap_or_default();
@@ -149,7 +153,7 @@ impl Feeder<'_> {
         open(names, &options)
     }
 
-    /// Reads the files of a directory as they appear. A file counts once its size stays the same.
+    /// Reads the files of a directory as they appear. A file is read once its size has stopped changing.
     fn watch(&mut self, folder: &Path) -> Result<End> {
         let mut seen: BTreeMap<PathBuf, (u64, Option<SystemTime>)> = BTreeMap::new();
         let mut resumed = self.stream.parts().last().map(str::to_string);
@@ -162,7 +166,7 @@ impl Feeder<'_> {
             let done: Vec<String> = self.stream.parts().map(str::to_string).collect();
             let ready = now.iter().filter(|(path, facts)| seen.get(*path) == Some(facts));
             let ready = ready.map(|(path, _)| (path.clone(), file_name(path)));
-            // The part that was being read when the stream stopped comes first, for as long as it is there.
+            // The file that was being read when the stream stopped comes first, if it still exists.
             let first = resumed.as_ref().filter(|name| now.keys().any(|path| file_name(path) == **name));
             let next = ready
                 .filter(|(_, name)| first.map_or(!done.contains(name), |first| first == name))
@@ -181,16 +185,16 @@ impl Feeder<'_> {
                 return Ok(End::Stopped);
             }
             self.stream.save_if_due()?;
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Reads a source, but for its first rows.
+    /// Reads a source, except for its first `skipped` rows.
     fn read(&mut self, source: &dyn Source, mut skipped: u64) -> Result<End> {
         let wanted = match self.stream.roles() {
             Some(known) => match &self.args.columns.label {
                 Some(label) if *label != known.label => {
-                    let what = format!("is '{label}', and the stream's is '{}'", known.label);
+                    let what = format!("'{label}' differs from the stream's label '{}'", known.label);
                     return Err(Error::setting("--label", what));
                 }
                 _ => tithe::data::table::Roles {
@@ -209,8 +213,8 @@ impl Feeder<'_> {
         let threads =
             self.args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         self.watcher.event(Event::PassStarted { name: "streaming", rows: source.rows() });
-        let (stream, watcher, most_bad) = (&mut *self.stream, self.watcher, self.args.skip_bad);
-        let end = feed(source.scan(&columns)?, threads, most_bad.is_some(), watcher, &mut |fed| match fed {
+        let (stream, watcher, max_bad) = (&mut *self.stream, self.watcher, self.args.skip_bad);
+        let end = feed(source.scan(&columns)?, threads, max_bad.is_some(), watcher, &mut |fed| match fed {
             Fed::Rows(rows) => {
                 let again = skipped.min(rows.len as u64) as usize;
                 skipped -= again as u64;
@@ -218,10 +222,10 @@ impl Feeder<'_> {
             }
             Fed::Bad(error) => {
                 let bad = stream.skip_bad_row();
-                if most_bad.is_some_and(|most| bad > most) {
+                if max_bad.is_some_and(|max| bad > max) {
                     return Err(error);
                 }
-                watcher.event(Event::Warning(format!("left out: {error}")));
+                watcher.event(Event::Warning(format!("skipped: {error}")));
                 Ok(())
             }
             Fed::Nothing => stream.save_if_due(),
@@ -231,7 +235,8 @@ impl Feeder<'_> {
     }
 }
 
-/// Data files of a directory; names that begin with a dot or an underscore, or end as files in the making do, are left alone.
+/// The data files in a directory. Hidden and unfinished files are ignored: names that start with `.` or `_`, or end in
+/// `.tmp` or `.part`.
 fn parts_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = |error| Error::io("read", folder, error);
     let mut paths = Vec::new();
@@ -258,18 +263,25 @@ fn repair_state(args: &StreamArgs) -> Result<()> {
         return Ok(());
     }
     let lost = match repaired.lost {
-        Some(0) => "nothing was lost".to_string(),
+        Some(0) => "no rows were lost".to_string(),
         Some(lost) => {
-            format!("{} must be fed again, from row {} on", counted(lost, "row"), count(repaired.rows + 1))
+            format!("feed {} again, starting with row {}", counted(lost, "row"), count(repaired.rows + 1))
         }
-        None => "nothing says how many must be fed again".to_string(),
+        None => "the number of rows to feed again is unknown".to_string(),
     };
-    show::print(&format!("{}: {} rows are in; {lost}\n", args.state.display(), count(repaired.rows)));
+    show::print(&format!("{}: {} restored; {lost}\n", args.state.display(), counted(repaired.rows, "row")));
     Ok(())
 }
 
-/// Tells how far the stream is, how it ended, and what was written.
-fn tell(args: &StreamArgs, before: Progress, now: Progress, end: End, output: Option<&Path>, time: Duration) {
+/// Prints the progress of the stream, how the reading ended, and what was written.
+fn print_progress(
+    args: &StreamArgs,
+    before: Progress,
+    now: Progress,
+    end: End,
+    output: Option<&Path>,
+    time: Duration,
+) {
     let new = now.rows - before.rows;
     if args.show.json {
         let mut record: Value = json!(now);
@@ -282,35 +294,35 @@ fn tell(args: &StreamArgs, before: Progress, now: Progress, end: End, output: Op
         return;
     }
     let mut text = format!(
-        "{}: {} rows are in ({} new): {} in {}, and {} of the next block\n",
+        "{}: {} ({} new): {} in {}, {} in the next block\n",
         args.state.display(),
-        count(now.rows),
+        counted(now.rows, "row"),
         count(new),
         counted(now.blocks, "block"),
         counted(now.coresets as u64, "coreset"),
         counted(now.pending, "row")
     );
     if now.rows_dropped > 0 {
-        text += &format!("  {} dropped for missing values\n", they_were(now.rows_dropped, "row"));
+        text += &format!("  {} dropped because of missing values\n", they_were(now.rows_dropped, "row"));
     }
     if now.bad_rows > 0 {
-        text += &format!("  {} could not be read: left out\n", counted(now.bad_rows, "row"));
+        text += &format!("  {} skipped because of parse errors\n", they_were(now.bad_rows, "row"));
     }
     if end == End::Stopped && args.output.is_none() {
-        text += &format!("  stopped; {GO_ON}\n");
+        text += &format!("  stopped; {HOW_TO_RESUME}\n");
     }
     text += &format!(
-        "  {} s, {} rows a second\n",
+        "  {} s, {} rows per second\n",
         number(time.as_secs_f64()),
         count((new as f64 / time.as_secs_f64().max(1e-9)) as u64)
     );
     if let Some(output) = output {
-        text += &format!("  {}: the coreset of all of them\n", output.display());
+        text += &format!("  coreset of all rows written to {}\n", output.display());
     }
     show::print(&text);
 }
 
-fn tell_snapshot(args: &StreamArgs, coreset: &Coreset) {
+fn print_snapshot(args: &StreamArgs, coreset: &Coreset) {
     let facts = &coreset.provenance;
     if args.show.json {
         let record = json!({
@@ -328,6 +340,6 @@ fn tell_snapshot(args: &StreamArgs, coreset: &Coreset) {
     }
     let output = args.output.as_ref().map_or(String::new(), |path| path.display().to_string());
     let rows = coreset.rows.len() as u64;
-    let text = format!("{output}: {} for {}\n", standing(rows), count(facts.rows));
+    let text = format!("{output}: {}\n", represented(rows, facts.rows));
     show::print(&(text + &certificate::lines(coreset)));
 }

@@ -1,4 +1,4 @@
-//! `tithe verify`: a posterior checked and corrected against the full data.
+//! `tithe verify`: compares a posterior with the full data and corrects it.
 
 use serde_json::{Value, json};
 use tithe::base::error::{ErrorKind, Result};
@@ -16,7 +16,7 @@ use crate::commands::create_output;
 use crate::plan;
 use crate::show::{self, Watcher, count, number};
 
-/// Verifies, tells, and writes the corrected draws.
+/// Verifies the posterior, prints the result and writes the corrected draws.
 pub fn run(args: &VerifyArgs) -> Result<()> {
     let fit = read_posterior(&args.posterior)?;
     let coreset = args.coreset.as_deref().filter(|_| args.epsilon_check).map(read_coreset).transpose()?;
@@ -25,8 +25,8 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
         if ours != theirs {
             return Err(ErrorKind::WrongFile {
                 path: args.coreset.clone().unwrap_or_default(),
-                what: "is a coreset of other rows than the posterior speaks of".to_string(),
-                help: Some("name the coreset that was fitted".to_string()),
+                what: "is not a coreset of the rows that the posterior was fitted to".to_string(),
+                help: Some("name the coreset that the posterior was fitted to".to_string()),
             }
             .into());
         }
@@ -56,20 +56,20 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
         show::print(&table_of(args, &fit, &found, worst.as_ref()));
     }
     if !found.same_data {
-        show::message("warning: this is not the data that the posterior speaks of");
+        show::message("warning: this is not the data that the posterior was fitted to");
     }
     Ok(())
 }
 
-fn words(judgement: Judgement) -> &'static str {
+fn verdict(judgement: Judgement) -> &'static str {
     match judgement {
         Judgement::Indistinguishable => "indistinguishable from the full data's posterior",
         Judgement::Good => {
-            "good: the corrected figures are the better ones, but the draws may be used as they are"
+            "good: the corrected values are more accurate, but the draws can be used as they are"
         }
-        Judgement::Correctable => "off: use the corrected figures, not the draws",
+        Judgement::Correctable => "inaccurate: use the corrected values instead of the draws",
         Judgement::TooFar => {
-            "too far off: neither the draws nor their correction can be trusted; build a larger coreset"
+            "too inaccurate: neither the draws nor the corrected values are reliable; build a larger coreset"
         }
     }
 }
@@ -85,7 +85,7 @@ fn record(args: &VerifyArgs, fit: &Fit, found: &Verification, worst: Option<&Wor
         "same_data": found.same_data,
         "draws": found.chosen.len(),
         "kl": found.kl,
-        // JSON has no infinity: null is a tail too short to fit.
+        // JSON has no infinity: null means that the tail is too short for a fit.
         "k_hat": found.psis.k_hat,
         "effective_draws": found.psis.effective_draws(),
         "efficiency": found.efficiency(),
@@ -101,7 +101,7 @@ fn record(args: &VerifyArgs, fit: &Fit, found: &Verification, worst: Option<&Wor
 fn table_of(args: &VerifyArgs, fit: &Fit, found: &Verification, worst: Option<&Worst>) -> String {
     let names = &fit.draws.names;
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max("coefficient".len());
-    let mut text = format!("{:<width$} {:^43} | {:^43}\n", "", "as drawn", "corrected to the full data");
+    let mut text = format!("{:<width$} {:^43} | {:^43}\n", "", "draws", "corrected to the full data");
     let head = |text: &mut String| {
         *text += &format!("{:>10} {:>10} {:>10} {:>10}", "mean", "sd", "5 %", "95 %");
     };
@@ -117,9 +117,9 @@ fn table_of(args: &VerifyArgs, fit: &Fit, found: &Verification, worst: Option<&W
         text += &format!("{name:<width$} {} | {}\n", figures(drawn), figures(corrected));
     }
     text += &format!(
-        "{}: {}\n  KL to the full data's posterior {} nats, by {} draws on {} rows\n",
+        "{}: {}\n  KL to the full data's posterior: {} nats ({} draws, {} rows)\n",
         args.posterior.display(),
-        words(found.judgement),
+        verdict(found.judgement),
         number(found.kl),
         count(found.chosen.len() as u64),
         count(found.identity.rows),
@@ -135,15 +135,15 @@ fn table_of(args: &VerifyArgs, fit: &Fit, found: &Verification, worst: Option<&W
     );
     if let Some(worst) = worst {
         text += &format!(
-            "  the paper's ε is at least {} in the ball of radius {} ({} parameters tried)\n",
+            "  the paper's ε is at least {} in the ball of radius {} ({} parameter values tried)\n",
             number(worst.relative_error),
             number(worst.radius),
             count(worst.tried as u64)
         );
     }
     if let Some(path) = &args.write {
-        let what = if args.resample { "draws from the corrected posterior" } else { "draws with weights" };
-        text += &format!("  {what} are in {}\n", path.display());
+        let what = if args.resample { "draws from the corrected posterior" } else { "weighted draws" };
+        text += &format!("  {what} written to {}\n", path.display());
     }
     text
 }
