@@ -68,7 +68,7 @@ fn unknown_columns() {
 
 #[test]
 fn label_left_out() {
-    let message = "error: --label: is needed: name the column with the two classes (there are x, y)\n";
+    let message = "error: --label: required: name the column with the two classes (columns: x, y)\n";
     Scratch::with_csv("x,y\n1,0\n").refuses("data.csv", 2, message);
 }
 
@@ -165,14 +165,14 @@ fn dropped_rows_are_counted() {
     );
     assert_eq!(common::read_core(&scratch.path(CORE)).rows("row"), [0, 2, 3]);
     let out = scratch.succeed(&format!("build {LABEL} --missing drop -o {CORE}"));
-    assert!(out.contains("  4 rows were dropped for missing values\n"), "{out}");
+    assert!(out.contains("  4 rows were dropped because of missing values\n"), "{out}");
     let out = scratch.succeed("fit data.csv --label y --missing drop --sampler laplace -o draws.parquet");
-    assert!(out.contains("3 rows (4 others were dropped for missing values), "), "{out}");
+    assert!(out.contains("3 rows (4 more dropped because of missing values); "), "{out}");
     let out = scratch.succeed("inspect draws.parquet");
-    assert!(out.contains("3 rows (4 others were dropped for missing values)\n"), "{out}");
+    assert!(out.contains("3 rows (4 more dropped because of missing values)\n"), "{out}");
     let scratch = Scratch::with_csv("x,y\n1,0\n,1\n3,0\n4,1\n");
     let out = scratch.succeed(&format!("build {LABEL} --missing drop -o {CORE}"));
-    assert!(out.contains("  1 row was dropped for missing values\n"), "{out}");
+    assert!(out.contains("  1 row was dropped because of missing values\n"), "{out}");
 }
 
 #[test]
@@ -182,12 +182,12 @@ fn names_that_promise_another_format() {
     for line in ["build data.csv --label y -o core.csv", "fit core.parquet -o draws.CSV"] {
         let outcome = scratch.run(line);
         assert_eq!(outcome.code, Some(1), "{line}");
-        let message = "has the ending of another format, and what is written is Parquet\n  help: end its name in .parquet\n";
+        let message = "has the extension of another format, but the output is Parquet\n  help: use a file name that ends in .parquet\n";
         assert!(outcome.err.ends_with(message), "{line}: {}", outcome.err);
     }
     let outcome = scratch.run("export core.parquet --to stan -o -");
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
-    assert!(outcome.err.contains("stands for standard output"), "{outcome:?}");
+    assert!(outcome.err.contains("means standard output"), "{outcome:?}");
     assert_eq!(scratch.names(), [CORE, "data.csv"]);
 }
 
@@ -197,7 +197,7 @@ fn a_coreset_is_not_read_from_standard_input() {
     scratch.build(LABEL);
     let outcome = scratch.run_with_input("fit -", &scratch.read(CORE));
     assert_eq!(outcome.code, Some(2), "{outcome:?}");
-    assert!(outcome.err.contains("a coreset is read from its file, not from standard input"), "{outcome:?}");
+    assert!(outcome.err.contains("a coreset cannot be read from standard input"), "{outcome:?}");
 }
 
 #[test]
@@ -402,7 +402,7 @@ fn damaged_parquet_is_told_in_our_words_alone() {
             let outcome = scratch.run(line);
             assert!(matches!(outcome.code, Some(0 | 1)), "byte {at}: {outcome:?}");
             assert!(
-                !outcome.err.contains("panicked") && !outcome.err.contains("defect"),
+                !outcome.err.contains("panicked") && !outcome.err.contains("bug in tithe"),
                 "byte {at}: {outcome:?}"
             );
             assert!(outcome.code == Some(0) || outcome.err.starts_with("error: "), "byte {at}: {outcome:?}");
@@ -476,15 +476,15 @@ fn wrong_settings() {
         ),
         (
             "--method uniform --radius 2",
-            "--radius: goes with sensitivity bounds: take it away, or choose --method calibrated or --method sensitivity",
+            "--radius: has no effect with this method; remove it, or use --method calibrated or --method sensitivity",
         ),
         (
             "--method uniform --clusters 6",
-            "--clusters: goes with sensitivity bounds: take it away, or choose --method calibrated or --method sensitivity",
+            "--clusters: has no effect with this method; remove it, or use --method calibrated or --method sensitivity",
         ),
         (
             "--method sensitivity --prior-scale 1",
-            "--prior-scale: goes with calibration: take it away, or choose --method calibrated",
+            "--prior-scale: has no effect with this method; remove it, or use --method calibrated",
         ),
     ] {
         scratch.refuses(&format!("{LABEL} {line}"), 2, &format!("error: {message}\n"));
@@ -499,11 +499,11 @@ fn words_that_are_no_settings() {
         ("--radius auto:x", "invalid value 'auto:x' for '--radius <R>': 'x' is not a number"),
         (
             "--memory lots",
-            "invalid value 'lots' for '--memory <SIZE>': 'lots' is no unit; say 4GiB, 512MB or a number of bytes",
+            "invalid value 'lots' for '--memory <SIZE>': unknown unit 'lots'; use for example 4GiB, 512MB or a number of bytes",
         ),
         (
             "--memory 4apples",
-            "invalid value '4apples' for '--memory <SIZE>': 'apples' is no unit; say 4GiB, 512MB or a number of bytes",
+            "invalid value '4apples' for '--memory <SIZE>': unknown unit 'apples'; use for example 4GiB, 512MB or a number of bytes",
         ),
         ("--epsilon small", "invalid value 'small' for '--epsilon <EPSILON>': invalid float literal"),
         ("--size many", "invalid value 'many' for '--size <M>': invalid digit found in string"),
@@ -594,8 +594,8 @@ fn a_coreset_as_data_needs_its_weights() {
     let scratch = Scratch::with_csv("x,y\n1,0\n2,1\n3,0\n4,1\n");
     assert_eq!(scratch.run(&format!("build {LABEL} -o {CORE}")).code, Some(0));
     let refused = format!(
-        "error: '{CORE}' is a coreset: its column 'weight' says how many rows each stands for\n  \
-         help: `tithe merge {CORE} --size …` makes a smaller one; as data it needs --weight weight --exclude row\n"
+        "error: '{CORE}' is a coreset: its column 'weight' says how many rows each row represents\n  \
+         help: to make it smaller, use `tithe merge {CORE} --size …`; to use it as data, add --weight weight --exclude row\n"
     );
     for flags in ["", "--weight weight", "--exclude row"] {
         let again = scratch.run(&format!("build {CORE} --label y {flags} -o again.parquet"));
@@ -695,7 +695,7 @@ fn ball_centres_that_make_no_sense() {
         ("coefficient,value\nage,x\n", 1, format!("error: 'star': line 2: 'x' is not a number\n{help}")),
         ("age,inf\n", 2, "error: --theta-star: the value of 'age' is inf\n".to_string()),
         ("", 1, format!("error: 'star': is empty\n{help}")),
-        ("age,1\nage,2\n", 1, format!("error: 'star': 'age' has two values\n{help}")),
+        ("age,1\nage,2\n", 1, format!("error: 'star': 'age' occurs twice\n{help}")),
     ] {
         scratch.write("star", star);
         scratch.refuses(line, code, &message);

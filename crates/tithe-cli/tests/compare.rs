@@ -58,7 +58,7 @@ fn posteriors_are_told_apart() {
     );
 
     let words = scratch.succeed("compare uniform.parquet truth.parquet --test data.csv --plot pair.svg");
-    assert!(words.contains("Brier score") && words.contains("off by"), "{words}");
+    assert!(words.contains("Brier score") && words.contains("error (sd)"), "{words}");
     assert!(scratch.read("pair.svg").starts_with(b"<svg"));
     scratch.succeed("compare uniform.parquet truth.parquet --plot pair.png");
     assert!(scratch.read("pair.png").starts_with(b"\x89PNG"));

@@ -110,7 +110,7 @@ fn the_posterior_file_holds_the_draws_and_their_story() {
     assert!(scratch.succeed("inspect post.parquet").contains("a coreset, "));
     let table = scratch.succeed("fit core.parquet --chains 2 --draws 300 --warmup 200 --seed 7");
     assert!(table.starts_with("coefficient "), "{table}");
-    assert!(table.contains("priors (normal:2) on the standardised scale"), "{table}");
+    assert!(table.contains("priors (normal:2) are on the standardised scale"), "{table}");
 }
 
 #[test]
@@ -219,13 +219,13 @@ fn files_that_cannot_be_fitted_are_refused() {
         &scratch,
         "fit data.csv",
         2,
-        "error: --label: is needed: data.csv is not a coreset, and to fit data itself the column with the two classes must be named (there are x1, x2, city, y)\n",
+        "error: --label: data.csv is not a coreset; to fit the data itself, name the column with the two classes (columns: x1, x2, city, y)\n",
     );
     refuses(
         &scratch,
         "fit core.parquet core.parquet --label y",
         1,
-        "error: 'core.parquet' is a coreset, and others are named beside it\n  help: join coresets first, with `tithe merge A B … -o all.parquet`\n",
+        "error: 'core.parquet' is a coreset, but several files are given\n  help: merge coresets first: `tithe merge A B … -o all.parquet`\n",
     );
     refuses(
         &scratch,
@@ -237,7 +237,7 @@ fn files_that_cannot_be_fitted_are_refused() {
         &scratch,
         "fit core.parquet --label y",
         2,
-        "error: --label: goes with data; a coreset was built with its columns decided\n",
+        "error: --label: cannot be used with a coreset, whose columns were chosen by `tithe build`\n",
     );
     refuses(&scratch, "fit core.parquet --draws 0", 2, "error: --draws: must be at least 1\n");
     for draws in ["1000000000000", "9223372036854775807"] {
@@ -299,7 +299,7 @@ fn separated_rows_are_refused_under_a_flat_prior_and_warned_of_under_others() {
         let strict = scratch.run(&format!("fit data.csv --label y --strict --sampler {sampler}"));
         assert_eq!(strict.code, Some(1));
         assert!(
-            strict.err.ends_with("error: there is 1 thing to warn of, and --strict was given\n"),
+            strict.err.ends_with("error: 1 warning treated as an error because of --strict\n"),
             "{}",
             strict.err
         );
@@ -356,17 +356,15 @@ fn too_few_draws_are_told_and_strict_makes_them_fail() {
 fn a_coreset_that_is_not_needed_is_called_so() {
     let scratch = Scratch::with_csv(Mixed::new(400).csv());
     let built = scratch.succeed("build data.csv --label y --size 60 -o core.parquet");
-    assert!(built.contains("all 400 rows would fit in about "), "{built}");
+    assert!(built.contains("no coreset needed: fitting all 400 rows would take about "), "{built}");
     let fitted = scratch.succeed("fit core.parquet");
     assert!(
-        fitted.contains(" s whole (tithe fit DATA, with the same options): no coreset needed\n"),
+        fitted.contains("no coreset needed: ")
+            && fitted.contains(" s (tithe fit DATA with the same options)\n"),
         "{fitted}"
     );
     let whole = scratch.succeed("fit data.csv --label y");
-    assert!(
-        whole.contains("these 400 rows fit in ") && whole.contains(" s whole: no coreset needed\n"),
-        "{whole}"
-    );
+    assert!(whole.contains("no coreset needed: fitting all 400 rows took "), "{whole}");
 }
 
 #[test]
@@ -444,10 +442,10 @@ fn a_coreset_that_is_too_small_is_warned_of() {
 fn the_scale_of_priors_is_told_as_it_is() {
     let scratch = Scratch::with_csv(Mixed::new(400).csv());
     let line = "fit data.csv --label y --sampler laplace";
-    let centred = "standardised scale: numbers less their mean, over their standard deviation";
-    let scaled = "standardised scale: numbers over their standard deviation";
+    let centred = "standardised scale (numeric columns centred and divided by their sd)";
+    let scaled = "standardised scale (numeric columns divided by their sd)";
     for (flags, told) in
-        [("", centred), ("--no-intercept", scaled), ("--no-standardize", "on the columns' own scale")]
+        [("", centred), ("--no-intercept", scaled), ("--no-standardize", "are in the units of the data")]
     {
         let out = scratch.succeed(&format!("{line} {flags}"));
         assert!(out.contains(told), "{flags}: {out}");

@@ -68,11 +68,11 @@ fn a_mixed_table_comes_back_in_its_own_units() {
         "  certificate: ",
         "  exact                 no\n",
         "  seed                  5\n",
-        "  label                 bought (yes is positive, no negative)\n",
+        "  label                 bought (positive: yes, negative: no)\n",
         "  weights from          w\n",
         "  coefficients          5\n",
-        "                        member: 0 and 1\n",
-        "                        city: 2 levels against 'Bern'\n",
+        "                        member: 0 or 1\n",
+        "                        city: 2 levels and reference level 'Bern', one-hot\n",
     ] {
         assert!(told.contains(line), "{told}");
     }
@@ -104,7 +104,7 @@ fn features_called_weight_and_row_are_not_clobbered() {
 }
 
 #[test]
-fn names_with_commas_stand_in_quotes() {
+fn names_with_commas_can_be_quoted() {
     let rows = (0..40).map(|i| format!("{i},{},{},{}\n", i * i % 7, i % 5, i % 2)).collect::<String>();
     let scratch = Scratch::with_csv(format!("\"a, b\",b,\"c,\",y\n{rows}"));
     let features = |flags: [&str; 2]| {

@@ -88,7 +88,7 @@ fn a_reader_who_has_gone_away_is_no_disaster() {
         drop(child.stdout.take());
         let output = child.wait_with_output().expect("an end");
         let err = String::from_utf8_lossy(&output.stderr);
-        assert!(!err.contains("panicked") && !err.contains("defect"), "{line}: {err}");
+        assert!(!err.contains("panicked") && !err.contains("bug in tithe"), "{line}: {err}");
         assert_eq!(output.status.code(), Some(0), "{line}: {err}");
     }
     assert!(scratch.path(CORE).exists());
@@ -100,17 +100,22 @@ fn a_pipe_sees_the_result_and_no_progress() {
     let outcome = scratch.run(&format!("build data.csv --label y --size 100 -o {CORE}"));
     assert_eq!((outcome.code, outcome.err.as_str()), (Some(0), ""));
     let lines: Vec<&str> = outcome.out.lines().collect();
-    assert_eq!(lines.len(), 6, "{}", outcome.out);
+    assert_eq!(lines.len(), 7, "{}", outcome.out);
     assert!(
-        lines[0].starts_with("core.parquet: ") && lines[0].ends_with(" stand for 3,000 (coefficients: 5)")
+        lines[0].starts_with("core.parquet: ")
+            && lines[0].ends_with(" represent 3,000 rows (5 coefficients)")
     );
-    for (line, start) in
-        lines[1..].iter().zip(["  radius ", "  certificate: ", "    KL to the full data's posterior "])
-    {
+    let starts = [
+        "  radius ",
+        "  certificate: ",
+        "    KL to the full data's posterior: ",
+        "    largest shift of a posterior mean: ",
+    ];
+    for (line, start) in lines[1..].iter().zip(starts) {
         assert!(line.starts_with(start), "{}", outcome.out);
     }
-    assert!(lines[4].contains(" passes, "), "{}", outcome.out);
-    assert!(lines[5].ends_with(": no coreset needed"), "{}", outcome.out);
+    assert!(lines[5].contains(" passes over the data, "), "{}", outcome.out);
+    assert!(lines[6].starts_with("  no coreset needed: "), "{}", outcome.out);
 }
 
 #[test]

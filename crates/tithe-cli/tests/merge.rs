@@ -28,7 +28,7 @@ fn rows_that_fit_are_all_kept() {
     shard(&scratch, &table, "b", 1_000..3_000, "--size 100");
     let record = merge(&scratch, "a.parquet b.parquet --size 1000 -o all.parquet");
     assert_eq!((record["rows"].as_u64(), record["rows_read"].as_u64()), (Some(3_000), Some(3_000)));
-    let all_kept = "all are kept, nothing is lost";
+    let all_kept = "all rows of the input coresets are kept";
     assert!(scratch.succeed("merge a.parquet b.parquet --size 1000 -o all.parquet").contains(all_kept));
     for method in ["uniform", "sensitivity", "calibrated"] {
         let told =
@@ -111,7 +111,7 @@ fn in_any_order_the_posterior_is_that_of_all_rows() {
     assert_eq!((record["rows"].as_u64(), record["composition"]["depth"].as_u64()), (Some(6_000), Some(2)));
     assert!(kl("all.parquet") < 0.1);
     let words = scratch.succeed("inspect all.parquet");
-    assert!(words.contains("made of 6 coresets, at most 2 steps from the data"), "{words}");
+    assert!(words.contains("built from 6 coresets, at most 2 compression steps from the data"), "{words}");
 }
 
 /// The advice works: the one that knows fewer levels is built again.

@@ -141,7 +141,7 @@ fn rows_that_cannot_be_predicted_are_named() {
         assert!(!scratch.path("out.csv").exists(), "{line}");
     }
     let out = scratch.succeed("predict post.parquet unseen.csv -o out.csv --unseen reference");
-    let told = "  1 value was of a level that the model does not know, and taken for the reference\n";
+    let told = "  1 value was of an unseen level and treated as the reference level\n";
     assert!(out.ends_with(told), "{out}");
     let draws = read_core(&scratch.path("post.parquet"));
     let text = String::from_utf8(scratch.read("out.csv")).expect("UTF-8");
@@ -228,5 +228,5 @@ fn nothing_to_predict_has_no_mean() {
     let scratch = with_posterior();
     scratch.write("none.csv", "x1,x2,city\n");
     let out = scratch.succeed("predict post.parquet none.csv -o out.csv");
-    assert!(out.starts_with("out.csv: 0 rows with ") && !out.contains("NaN"), "{out}");
+    assert!(out.starts_with("out.csv: 0 rows, columns ") && !out.contains("NaN"), "{out}");
 }

@@ -18,7 +18,7 @@ fn page(scratch: &Scratch, name: &str) -> String {
 }
 
 #[test]
-fn the_page_stands_alone_and_shows_what_inspect_tells() {
+fn the_report_is_self_contained_and_agrees_with_inspect() {
     let scratch = prepared();
     let said = scratch.succeed("report posterior.parquet -o report.html");
     assert!(said.contains("report.html"), "{said}");
@@ -33,7 +33,7 @@ fn the_page_stands_alone_and_shows_what_inspect_tells() {
         let name = coefficient["name"].as_str().expect("a name");
         assert!(html.contains(&format!("<td class=\"name\">{name}</td>")), "{name}");
     }
-    for fact in ["certificate", "stand for 2,000", "chain 4", "normal:2", "seed of the coreset</td><td>3<"] {
+    for fact in ["certificate", "representing 2,000 rows", "chain 4", "normal:2", "coreset seed</td><td>3<"] {
         assert!(html.contains(fact), "{fact}");
     }
     // The same posterior gives the same page.
@@ -55,11 +55,11 @@ fn a_posterior_of_all_rows_and_poor_draws_are_shown_too() {
     let record: serde_json::Value = serde_json::from_str(&record).expect("JSON");
     assert!(!record["findings"].as_array().expect("findings").is_empty());
     let html = page(&scratch, "poor.html");
-    assert!(html.contains("class=\"amiss\"") && !html.contains("Nothing is amiss"));
+    assert!(html.contains("class=\"warning\"") && !html.contains("found no problems"));
 }
 
 #[test]
-fn a_coreset_that_is_too_small_is_said_to_be_so_at_once() {
+fn a_coreset_that_is_too_small_is_reported_first() {
     let scratch = Scratch::with_csv(Mixed::new(2_000).csv());
     let record = scratch.build("data.csv --label y --size 5");
     let verdict = record["certificate"]["verdict"].as_str().expect("a verdict");
@@ -67,9 +67,9 @@ fn a_coreset_that_is_too_small_is_said_to_be_so_at_once() {
     scratch.succeed(&format!("fit {CORE} -o posterior.parquet --prior cauchy:1 --quiet"));
     scratch.succeed("report posterior.parquet -o report.html");
     let html = page(&scratch, "report.html");
-    assert!(html.contains("class=\"amiss\"") && html.contains("the coreset is too small"));
+    assert!(html.contains("class=\"warning\"") && html.contains("the coreset is too small"));
     // The certificate is for other priors than the posterior has.
-    assert!(html.contains("for priors normal:2"), "{html}");
+    assert!(html.contains("with priors normal:2"), "{html}");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn what_is_no_posterior_is_refused_and_nothing_is_written() {
         ("report posterior.parquet -o posterior.parquet".to_string(), "posterior.parquet"),
         ("report posterior.parquet -o no/such/r.html".to_string(), "no/such"),
         ("report posterior.parquet -o -".to_string(), "standard output"),
-        (format!("report posterior.parquet -o {CORE}"), "is a coreset, which a page would replace"),
+        (format!("report posterior.parquet -o {CORE}"), "is a coreset, which the report would overwrite"),
     ] {
         let outcome = scratch.run(&line);
         assert!(outcome.code != Some(0) && outcome.err.contains(word), "{line}: {outcome:?}");

@@ -218,7 +218,7 @@ fn a_damaged_state_is_refused_and_can_be_repaired() {
     }
     // Nothing is lost where nothing is wrong.
     let out = scratch.succeed("stream --state state --repair");
-    assert!(out.contains("6,000 rows are in; nothing was lost"), "{out}");
+    assert!(out.contains("6,000 rows restored; no rows were lost"), "{out}");
 }
 
 #[test]
@@ -294,7 +294,10 @@ fn malformed_rows_are_told_with_their_number_or_left_out() {
         "'standard input', row 12001, column 'x2': 'abc' is not a number",
     );
     assert!(told.contains("help:"), "{told}");
-    assert!(told.contains(" rows that came before are in; to feed the same again, add --replay\n"), "{told}");
+    assert!(
+        told.contains(" rows were saved before the error; to feed the same input again, add --replay\n"),
+        "{told}"
+    );
     // What came before it is in, and can be gone on with.
     let manifest: Value = serde_json::from_slice(&scratch.read("state/manifest.json")).expect("JSON");
     let rows = manifest["manifest"]["rows"].as_u64().expect("rows");
@@ -307,14 +310,15 @@ fn malformed_rows_are_told_with_their_number_or_left_out() {
     let outcome = scratch.run_with_input(&skip(3), broken.as_bytes());
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     assert!(
-        outcome.err.contains("warning: left out: 'standard input', row 5001: has 3 fields"),
+        outcome.err.contains("warning: skipped: 'standard input', row 5001: has 3 fields"),
         "{}",
         outcome.err
     );
     assert!(outcome.err.contains("row 12001, column 'x2'"), "{}", outcome.err);
     assert!(outcome.err.contains("row 12501: has 2 fields"), "{}", outcome.err);
     assert!(
-        outcome.out.contains("12,498 rows are in") && outcome.out.contains("3 rows could not be read"),
+        outcome.out.contains(": 12,498 rows (")
+            && outcome.out.contains("3 rows were skipped because of parse errors"),
         "{}",
         outcome.out
     );
@@ -357,11 +361,13 @@ fn rows_that_cannot_be_used_are_not_taken_in() {
     // Rows that are dropped have no say in what the classes are.
     let scratch = Scratch::with_csv("x1,x2,city,y\n1,2,Basel,0\n2,1,Basel,1\n,1,Basel,2\n");
     let line = FEED.replace("stream", "stream data.csv --missing drop");
-    for (rows, dropped) in [("3 rows are in (3 new)", "1 row was"), ("6 rows are in (3 new)", "2 rows were")]
-    {
+    for (rows, dropped) in [("3 rows (3 new)", "1 row was"), ("6 rows (3 new)", "2 rows were")] {
         let outcome = scratch.run(&line);
         assert!(outcome.code == Some(0) && outcome.out.contains(rows), "{outcome:?}");
-        assert!(outcome.out.contains(&format!("\n  {dropped} dropped for missing values\n")), "{outcome:?}");
+        assert!(
+            outcome.out.contains(&format!("\n  {dropped} dropped because of missing values\n")),
+            "{outcome:?}"
+        );
     }
     // As long as nothing is learnt there is no encoding to go by.
     let scratch = Scratch::with_csv("x1,x2,city,y\n1,2,Basel,0\n2,1,Basel,1\n2,1,Basel,2\n");
@@ -534,9 +540,9 @@ fn the_rows_of_a_slow_source_are_soon_in() {
     snapshot(&scratch, "state", "now.parquet");
     let (code, said) = interrupt(child);
     assert_eq!(code, Some(1), "{said}");
-    let told = "error: stopped before the end; its rows are in, but 'end.parquet' was not written: \
-                the same command goes on with rows that follow, or with --replay if it is fed the same ones again\n";
-    assert!(said.contains("300 rows are in (300 new)") && said.ends_with(told), "{said}");
+    let told = "error: stopped before the end; the rows read are saved, but 'end.parquet' was not written; \
+                to resume, run the same command with the rows that follow, or add --replay to feed all rows again\n";
+    assert!(said.contains("300 rows (300 new)") && said.ends_with(told), "{said}");
     assert!(!scratch.path("end.parquet").exists());
     drop(input);
 }
@@ -557,7 +563,7 @@ fn a_running_stream_can_be_looked_at_but_has_one_writer() {
     input.write_all(b"1,2,Bern,0\n").expect("fed");
     let (code, out) = interrupt(child);
     assert_eq!(code, Some(0), "{out}");
-    assert!(out.contains("stopped; the same command goes on with rows that follow"), "{out}");
+    assert!(out.contains("stopped; to resume, run the same command with the rows that follow"), "{out}");
     drop(input);
 }
 

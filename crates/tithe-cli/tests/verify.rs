@@ -180,7 +180,7 @@ fn the_search_for_epsilon_needs_a_coreset_with_a_ball() {
     scratch.write("other.csv", Mixed::new(900).csv());
     scratch.succeed("build other.csv --label y --size 50 --method sensitivity -o other.parquet");
     let other = scratch.run(&format!("{line} --coreset other.parquet"));
-    let told = "error: 'other.parquet' is a coreset of other rows than the posterior speaks of\n";
+    let told = "error: 'other.parquet' is not a coreset of the rows that the posterior was fitted to\n";
     assert!(other.code == Some(1) && other.err.starts_with(told), "{other:?}");
     let uniform = prepared("uniform");
     let refused = uniform.run(&format!("{line} --coreset {CORE}"));
