@@ -19,7 +19,7 @@ pub use posterior::{
 pub use stream::{MergeArgs, StreamArgs};
 pub use verify::{CertifyArgs, VerifyArgs};
 
-/// Bayesian logistic regression on large data, from a few hundred weighted rows that represent all of it.
+/// Bayesian logistic regression on large data, using a few hundred weighted rows (a coreset).
 #[derive(Debug, Parser)]
 #[command(name = "tithe", version, propagate_version = true, arg_required_else_help = true)]
 pub struct Cli {
@@ -33,7 +33,7 @@ pub struct Cli {
 pub enum Command {
     /// Build a coreset: a few weighted rows that represent the full data.
     Build(Box<BuildArgs>),
-    /// Maintain a coreset of an endless stream of rows. It can be stopped, killed and resumed at any time.
+    /// Maintain a coreset of an endless stream; can be stopped, killed and resumed at any time.
     Stream(Box<StreamArgs>),
     /// Merge coresets that were built separately, for example on different days or machines.
     Merge(Box<MergeArgs>),
@@ -41,7 +41,7 @@ pub enum Command {
     Fit(Box<FitArgs>),
     /// Compare a posterior with the full data in one pass, and correct it.
     Verify(Box<VerifyArgs>),
-    /// Measure how far a coreset's posterior is from the full data's. Works for every build method.
+    /// Measure how far a coreset's posterior is from the full data's, for any build method.
     Certify(Box<CertifyArgs>),
     /// Compare two posteriors: MMD, KL divergence, means, standard deviations and predictions.
     Compare(Box<CompareArgs>),

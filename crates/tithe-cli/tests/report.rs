@@ -33,7 +33,9 @@ fn the_report_is_self_contained_and_agrees_with_inspect() {
         let name = coefficient["name"].as_str().expect("a name");
         assert!(html.contains(&format!("<td class=\"name\">{name}</td>")), "{name}");
     }
-    for fact in ["certificate", "representing 2,000 rows", "chain 4", "normal:2", "coreset seed</td><td>3<"] {
+    for fact in
+        ["<h2>Certificate</h2>", "representing 2,000 rows", "chain 4", "normal:2", "coreset seed</td><td>3<"]
+    {
         assert!(html.contains(fact), "{fact}");
     }
     // The same posterior gives the same page.

@@ -14,7 +14,7 @@ use super::{ColumnArgs, DataArgs, EngineArgs, OutputArgs};
 pub struct PriorArgs {
     /// Prior of every coefficient: normal:SCALE, cauchy:SCALE, student:DEGREES:SCALE, laplace:SCALE,
     /// spike-slab:SPIKE:SLAB:INCLUSION or flat. It applies on the standardised scale, where numeric columns have mean 0
-    /// and standard deviation 1, unless --no-standardize is given.
+    /// and standard deviation 1, unless standardisation is disabled with --no-standardize.
     #[arg(long, value_name = "PRIOR", default_value = "normal:2", help_heading = "Priors")]
     pub prior: Prior,
 
@@ -36,7 +36,7 @@ fn parse_named_prior(word: &str) -> Result<(String, Prior), String> {
 /// `tithe fit`.
 #[derive(Debug, Args)]
 // Here --format is the format of the posterior, so the format of the data gets another name.
-#[command(mut_arg("format", |format| format.long("input-format")))]
+#[command(mut_arg("format", |format| format.long("input-format")), mut_arg("data", |data| data.help(CORESET_OR_DATA)))]
 pub struct FitArgs {
     #[command(flatten)]
     pub data: DataArgs,
@@ -46,7 +46,7 @@ pub struct FitArgs {
     pub output: Option<PathBuf>,
 
     /// Format of the posterior file.
-    #[arg(id = "posterior_format", long = "format", value_enum, default_value_t = PosteriorFormat::Parquet)]
+    #[arg(id = "posterior_format", long = "format", value_name = "FORMAT", value_enum, default_value_t = PosteriorFormat::Parquet)]
     pub posterior_format: PosteriorFormat,
 
     /// Sampler: nuts, mala (preconditioned), mala-plain (as in the paper) or laplace (draws from the normal
@@ -87,6 +87,9 @@ pub struct FitArgs {
     pub show: OutputArgs,
 }
 
+const CORESET_OR_DATA: &str =
+    "A coreset, or data: files, globs or directories, as for build; `-` reads standard input";
+
 /// File format of a posterior.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PosteriorFormat {
@@ -109,7 +112,7 @@ pub struct PredictArgs {
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
 
-    /// Probability that the interval covers.
+    /// Coverage of the interval, between 0 and 1.
     #[arg(long, value_name = "P", default_value_t = 0.9)]
     pub interval: f64,
 

@@ -53,10 +53,10 @@ fn record(args: &MergeArgs, merged: &Coreset) -> Value {
 fn summary(args: &MergeArgs, parts: &[(String, Coreset)], merged: &Coreset) -> String {
     let rows = merged.rows.len() as u64;
     let mut text = format!(
-        "{}: {}, merged from {}\n",
+        "{}: {}, from {}\n",
         args.output.display(),
         represented(rows, merged.provenance.rows),
-        counted(parts.len() as u64, "coreset"),
+        counted(parts.len() as u64, "input file"),
     );
     if merged.provenance.exact {
         text += "  exact: the likelihood equals the full data's\n";

@@ -122,7 +122,10 @@ fn overview(fit: &Fit) -> String {
 fn certificate_section(fit: &Fit) -> String {
     let Basis::Coreset { provenance, .. } = &fit.basis else { return String::new() };
     let lines = certificate::lines_for_posterior(provenance, &fit.encoding.coefficient_names());
-    let items = lines.lines().map(|line| format!("<li>{}</li>", escaped(line.trim())));
+    let items = lines.lines().map(|line| {
+        let line = line.trim().replacen("certificate: ", "verdict: ", 1);
+        format!("<li>{}</li>", escaped(&line))
+    });
     match lines.is_empty() {
         true => String::new(),
         false => format!("<h2>Certificate</h2>\n<ul>{}</ul>\n", items.collect::<String>()),
