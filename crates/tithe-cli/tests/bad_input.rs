@@ -1,4 +1,4 @@
-//! Wrong data and wrong usage: each with its message and exit code, and nothing half-written.
+//! Invalid data and usage: message and exit code of each error, and no partial output.
 
 mod common;
 
@@ -67,7 +67,7 @@ fn unknown_columns() {
 }
 
 #[test]
-fn label_left_out() {
+fn missing_label_flag() {
     let message = "error: --label: required: name the column with the two classes (columns: x, y)\n";
     Scratch::with_csv("x,y\n1,0\n").refuses("data.csv", 2, message);
 }
@@ -115,12 +115,12 @@ fn text_label_needs_its_positive_value() {
         "error: column 'y': the label's values are 'no', 'yes'; none is 'maybe'\n  \
          help: name one of them, for example --positive yes\n",
     );
-    // However few levels a feature may have, the label has its two; also when one comes only in a later block.
+    // --max-levels does not apply to the label, even if its second value occurs only in a later block.
     assert_eq!(scratch.build(&format!("{LABEL} --positive no --max-levels 1 --block-rows 1"))["rows"], 3);
 }
 
 #[test]
-fn missing_values_are_counted_and_placed() {
+fn missing_values_are_counted_and_located() {
     let scratch = Scratch::with_csv("a,b,c,y\n1,1,u,0\n,2,v,1\n3,inf,,0\nNA,2,u,1\n5,9007199254740993,u,0\n");
     scratch.refuses(
         LABEL,
@@ -131,7 +131,7 @@ fn missing_values_are_counted_and_placed() {
              'c' (1 missing, the first in row 3 of 'data.csv')\n{REPAIR}"
         ),
     );
-    // The column left out, its flaws do not matter.
+    // Values of an excluded column do not matter.
     scratch.refuses(
         &format!("{LABEL} --exclude a,c"),
         1,
@@ -143,7 +143,7 @@ fn missing_values_are_counted_and_placed() {
 }
 
 #[test]
-fn missing_labels_and_weights_are_told_like_any_other() {
+fn missing_labels_and_weights_are_reported_like_features() {
     let scratch = Scratch::with_csv("x,w,y\n1,1,0\n2,,1\n3,1,\n");
     scratch.refuses(
         "data.csv --label y --weight w",
@@ -176,7 +176,7 @@ fn dropped_rows_are_counted() {
 }
 
 #[test]
-fn names_that_promise_another_format() {
+fn output_names_with_the_extension_of_another_format() {
     let scratch = Scratch::with_csv(Mixed::new(50).csv());
     scratch.build(LABEL);
     for line in ["build data.csv --label y -o core.csv", "fit core.parquet -o draws.CSV"] {
@@ -210,7 +210,7 @@ fn all_rows_dropped() {
 }
 
 #[test]
-fn integers_beyond_what_a_number_holds_in_parquet() {
+fn integers_too_large_for_a_float_in_parquet() {
     let columns: [(&str, ArrayRef); 2] = [
         ("id", Arc::new(Int64Array::from(vec![1, (1 << 53) + 1, 3]))),
         ("y", Arc::new(Int64Array::from(vec![0, 1, 0]))),
@@ -229,7 +229,7 @@ fn integers_beyond_what_a_number_holds_in_parquet() {
 }
 
 #[test]
-fn text_where_numbers_were_before() {
+fn text_in_a_numeric_column() {
     let mut text = "x,y\n".to_string() + &"1,0\n2,1\n".repeat(10_000);
     text += "oops,1\n";
     let help = "  help: repair the value, or read the whole column as text with --text x\n";
@@ -238,11 +238,11 @@ fn text_where_numbers_were_before() {
     for threads in [1, 2, 5] {
         scratch.refuses(&format!("{LABEL} --threads {threads}"), 1, &message);
     }
-    // The row is counted within its file.
+    // The row number is relative to its file.
     scratch.write("earlier.csv", "x,y\n1,0\n2,1\n");
     scratch.refuses("earlier.csv data.csv --label y", 1, &message);
 
-    // Among the first rows, too, wherever it stands, as long as numbers are more; and a truth as well.
+    // This holds for text and booleans anywhere in the first rows, if most values are numbers.
     for (word, row) in [("oops", 1), ("oops", 3), ("true", 1), ("true", 4)] {
         let mut rows = vec!["1,0", "2,1", "4,0"];
         let wrong = format!("{word},1");
@@ -261,7 +261,7 @@ fn text_where_numbers_were_before() {
 }
 
 #[test]
-fn integers_beyond_what_a_number_holds_in_ndjson() {
+fn integers_too_large_for_a_float_in_ndjson() {
     for (integer, is_exact) in [
         ("9007199254740992", true),
         ("9007199254740993", false),
@@ -278,7 +278,7 @@ fn integers_beyond_what_a_number_holds_in_ndjson() {
 }
 
 #[test]
-fn keys_that_stand_twice() {
+fn duplicate_keys() {
     let scratch = Scratch::new();
     scratch.write("data.ndjson", "{\"x\":1,\"y\":0}\n{\"x\":1,\"x\":2,\"y\":1}\n").refuses(
         "data.ndjson --label y",
@@ -288,9 +288,9 @@ fn keys_that_stand_twice() {
     );
 }
 
-/// Files that begin with the mark of a byte order, or packed by a program that begins with a frame to be skipped.
+/// Files that start with a byte order mark, or with a zstd skippable frame.
 #[test]
-fn what_some_programs_put_first() {
+fn byte_order_marks_and_skippable_frames() {
     let rows: String = (0..50).map(|n| format!("{} 1:{} 2:{}\n", n % 2, n, n * n % 7)).collect();
     let objects: String = (0..50).map(|n| format!("{{\"y\":{},\"x\":{}}}\n", n % 2, n * n % 7)).collect();
     let table: String = (0..50).map(|n| format!("{},{}\n", n % 2, n * n % 7)).collect();
@@ -312,9 +312,9 @@ fn what_some_programs_put_first() {
     }
 }
 
-/// The first row of the data that has it, whichever the clustering looked at.
+/// The error names the first row with the level, even if k-means used another one.
 #[test]
-fn levels_that_an_encoding_does_not_know_are_placed() {
+fn unseen_levels_are_located() {
     let mut text = Mixed::new(3_000).csv();
     let scratch = Scratch::with_csv(&text);
     scratch.succeed(&format!("build {LABEL} --size 100 -o known.parquet"));
@@ -329,7 +329,7 @@ fn levels_that_an_encoding_does_not_know_are_placed() {
 }
 
 #[test]
-fn a_key_that_only_later_rows_have() {
+fn a_key_that_occurs_only_in_later_rows() {
     let mut text = "{\"x\":1,\"y\":0}\n{\"x\":2,\"y\":1}\n".repeat(5_000);
     text += "{\"x\":1,\"y\":0,\"z\":3}\n";
     let scratch = Scratch::new();
@@ -344,7 +344,7 @@ fn a_key_that_only_later_rows_have() {
 }
 
 #[test]
-fn rows_of_several_files_are_told_by_their_file() {
+fn errors_name_the_file_of_the_row() {
     let scratch = Scratch::new();
     scratch.write("parts/1.csv", "x,w,v,y\n1,1,3,0\n2,1,4,1\n");
     scratch.write("parts/2.csv", "x,w,v,y\n1,1,1,0\n,-1,2,1\n");
@@ -358,7 +358,7 @@ fn rows_of_several_files_are_told_by_their_file() {
 }
 
 #[test]
-fn files_that_are_read_beside_the_data_are_not_written_over() {
+fn other_input_files_are_not_overwritten() {
     let scratch = Scratch::with_csv("x,y\n1,0\n2,1\n3,0\n4,1\n");
     scratch.write("star", "x,0.5\n").succeed(&format!("build {LABEL} -o earlier.parquet"));
     for (option, file) in [("--theta-star", "star"), ("--encoding", "earlier.parquet")] {
@@ -382,7 +382,7 @@ fn ragged_rows() {
 }
 
 #[test]
-fn damaged_parquet_is_told_in_our_words_alone() {
+fn damaged_parquet_gives_an_error_and_no_panic_message() {
     let whole = parquet_bytes(&Mixed::new(3_000).batch(true), 1_000);
     let scratch = Scratch::new();
     scratch.write("cut.parquet", &whole[..whole.len() / 2]);
@@ -392,7 +392,7 @@ fn damaged_parquet_is_told_in_our_words_alone() {
         "error: 'cut.parquet': cannot be read as Parquet: it is damaged or cut short (Parquet error: Invalid Parquet \
          file. Corrupt footer)\n",
     );
-    // Damage anywhere, in the pages and in the footer: an error or a result, never the text of a panic.
+    // Damage in the pages or the footer gives an error or a result, never a panic message.
     for at in (4..whole.len() - 8).step_by(whole.len() / 60) {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x5a;
@@ -492,7 +492,7 @@ fn wrong_settings() {
 }
 
 #[test]
-fn words_that_are_no_settings() {
+fn invalid_flag_values() {
     let scratch = Scratch::with_csv("x,y\n1,0\n2,1\n");
     for (line, message) in [
         ("--radius wide", "invalid value 'wide' for '--radius <R>': 'wide' is not a number"),
@@ -520,7 +520,7 @@ fn words_that_are_no_settings() {
 }
 
 #[test]
-fn size_larger_than_the_data_keeps_it_whole() {
+fn a_size_larger_than_the_data_keeps_all_rows() {
     let scratch = Scratch::with_csv(Mixed::new(50).csv());
     for size in ["50", "51", "18446744073709551615"] {
         let record = scratch.build(&format!("{LABEL} --size {size}"));
@@ -537,7 +537,7 @@ fn size_larger_than_the_data_keeps_it_whole() {
 }
 
 #[test]
-fn a_column_with_the_name_of_the_intercept() {
+fn a_column_named_intercept() {
     let scratch = Scratch::with_csv("intercept,x,y\n1,1,0\n2,2,1\n3,1,1\n4,3,0\n");
     scratch.refuses(
         LABEL,
@@ -601,7 +601,7 @@ fn a_coreset_as_data_needs_its_weights() {
         let again = scratch.run(&format!("build {CORE} --label y {flags} -o again.parquet"));
         assert_eq!((again.code, &again.err), (Some(1), &refused), "{flags}");
     }
-    // The same columns in a file that does not say what it is.
+    // The same columns in a file without metadata.
     scratch.write("columns.csv", "x,y,weight,row\n1,0,2,0\n2,1,2,1\n3,0,2,2\n");
     let again = scratch.run("build columns.csv --label y -o again.parquet");
     let warning = "warning: columns 'weight' and 'row' are taken for features: \
@@ -614,7 +614,7 @@ fn a_coreset_as_data_needs_its_weights() {
 }
 
 #[test]
-fn nothing_but_constant_text_and_no_intercept() {
+fn only_constant_text_and_no_intercept() {
     Scratch::with_csv("a,y\nu,0\nu,1\n").refuses(
         &format!("{LABEL} --no-intercept"),
         2,
@@ -646,7 +646,7 @@ fn numbers_too_large_to_be_squared() {
 }
 
 #[test]
-fn dates_are_refused_with_the_way_out() {
+fn dates_are_rejected_with_a_remedy() {
     let columns: [(&str, ArrayRef); 3] = [
         ("day", Arc::new(Date32Array::from(vec![1, 2, 3]))),
         ("x", Arc::new(Float64Array::from(vec![1.0, 2.0, 3.0]))),
@@ -679,7 +679,7 @@ fn bytes_that_are_not_utf8() {
 }
 
 #[test]
-fn ball_centres_that_make_no_sense() {
+fn invalid_ball_centres() {
     let scratch = Scratch::with_csv("age,city,y\n1,u,0\n2,v,1\n3,v,0\n");
     let line = "data.csv --label y --theta-star star";
     let help = "  help: write a JSON object, or one `coefficient,value` a line\n";
@@ -717,7 +717,7 @@ fn output_that_cannot_be_written() {
         ),
         ("data.csv/core.parquet", "cannot write 'data.csv/core.parquet': Not a directory (os error 20)\n"),
         ("folder", "'folder' is a directory, not a file to write to\n  help: name another file with -o\n"),
-        // Stands for a device, which must not be at risk in a test.
+        // A pipe instead of a device, which a test must not endanger.
         (
             "pipe",
             "'pipe' is not an ordinary file, so it cannot be replaced by one\n  help: name another file with -o\n",
@@ -747,7 +747,7 @@ fn the_same_file_as_input_and_output() {
         let outcome = scratch.run(&format!("build {LABEL} -o {output}"));
         assert_eq!((outcome.code, outcome.err), (Some(1), message(output)));
     }
-    // Also where the shell opened it.
+    // Also if the shell redirected it to standard input.
     let opened = std::fs::File::open(scratch.path("data.csv")).expect("the data");
     let output = std::process::Command::new(common::TITHE)
         .current_dir(scratch.dir())
@@ -786,10 +786,10 @@ fn a_full_disk() {
 }
 
 #[test]
-fn no_room_for_a_copy_of_standard_input() {
+fn no_space_for_a_copy_of_standard_input() {
     let scratch = Scratch::new();
     let Some(disk) = SmallDisk::mount(scratch.path("disk"), "16k") else {
-        eprintln!("SKIPPED: no_room_for_a_copy_of_standard_input needs the right to mount a file system");
+        eprintln!("SKIPPED: no_space_for_a_copy_of_standard_input needs the right to mount a file system");
         return;
     };
     let mut command = scratch.command(&format!("build - --label y --memory 0 -o {CORE}"));

@@ -28,7 +28,7 @@ fn number(value: &Value) -> f64 {
 }
 
 #[test]
-fn posteriors_are_told_apart() {
+fn posteriors_are_distinguished() {
     let scratch = prepared();
     let good = record(&scratch, "calibrated.parquet truth.parquet --test data.csv");
     let piped = scratch.run_with_input(
@@ -65,7 +65,7 @@ fn posteriors_are_told_apart() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused() {
+fn incomparable_posteriors_are_rejected() {
     let scratch = prepared();
     scratch.succeed("fit data.csv --label y --exclude x2 -o fewer.parquet --quiet");
     scratch.write("hole.csv", "x1,x2,city,y\n1,2,Basel,0\n1,,Basel,1\n");

@@ -6,7 +6,7 @@ use common::Scratch;
 use serde_json::Value;
 
 #[test]
-fn every_format_holds_the_same_data() {
+fn every_format_contains_the_same_data() {
     let scratch = Scratch::new();
     let mut fits = Vec::new();
     for ending in ["parquet", "csv", "libsvm"] {
@@ -23,7 +23,7 @@ fn every_format_holds_the_same_data() {
     }
     assert_eq!(fits[0], fits[1]);
     assert_eq!(fits[0], fits[2]);
-    // The data follows the coefficients it was made with: each lies within 5 sd (false alarm below 1e-5).
+    // Each true coefficient lies within 5 sd of its estimate (false alarm probability below 1e-5).
     for (c, theta) in fits[0].as_array().expect("a summary").iter().zip([-3.0, 1.2, -0.5, 0.8, 3.0]) {
         let (mean, sd) = (c["mean"].as_f64().expect("a mean"), c["sd"].as_f64().expect("an sd"));
         assert!((mean - theta).abs() < 5.0 * sd, "{c}");
@@ -39,13 +39,13 @@ fn the_same_seed_gives_the_same_file() {
     scratch.succeed("generate mixture --rows 1000 --seed 3 -o c.parquet");
     assert!(scratch.read("a.parquet") == scratch.read("b.parquet"));
     assert!(scratch.read("a.parquet") != scratch.read("c.parquet"));
-    // The recipe stands in the metadata; the file is data all the same.
+    // The recipe is in the metadata, but the file is still data.
     assert!(scratch.read("a.parquet").windows(15).any(|bytes| bytes == b"tithe.generated"));
     assert!(scratch.succeed("inspect a.parquet").starts_with("a.parquet: data, 1,000 rows, 11 columns\n"));
 }
 
 #[test]
-fn what_cannot_be_generated_is_refused() {
+fn invalid_recipes_are_rejected() {
     let scratch = Scratch::new();
     for (line, code, message) in [
         ("generate mixture --rows 0 -o a.csv", 2, "error: --rows: must be at least 1\n"),
@@ -82,9 +82,9 @@ fn the_demo_compares_coresets_with_random_rows() {
             assert!(fit["worst_mean_error"].as_f64().expect("an error").is_finite());
         }
     }
-    // Data of few distinct rows has an exact coreset: only Monte Carlo error is left (0.03 sd; 10 coefficients).
+    // Data with few distinct rows has an exact coreset, so there is only Monte Carlo error (0.03 sd; 10 coefficients).
     assert!(data[1]["fits"][1]["worst_mean_error"].as_f64().expect("an error") < 0.2);
-    assert!(scratch.names().is_empty(), "nothing is left behind");
+    assert!(scratch.names().is_empty(), "no files remain");
     let text = scratch.succeed("demo --rows 5000");
     assert!(text.contains("random rows") && text.contains("largest error"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! The same rows and the same seed give the same bytes, however they are stored, read and shared out.
+//! The same rows and the same seed give the same bytes, for every format, number of threads and amount of memory.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::io::Write;
 use common::{CORE, Mixed, Scratch, arrow_bytes, parquet_bytes, read_core, stream_bytes};
 
 const ROWS: usize = 20_000;
-/// Blocks of several parts, the last of them short.
+/// Several blocks, the last of them shorter.
 const LINE: &str = "--label y --size 300 --block-rows 6000";
 
 fn gzip(content: &[u8]) -> Vec<u8> {
@@ -70,7 +70,7 @@ fn every_format_gives_the_same_bytes_from_a_file_and_from_standard_input() {
     for (name, bytes) in formats(&data) {
         scratch.write(name, &bytes);
         let from_file = core(&scratch, &format!("{name} {LINE}"));
-        // Column types are the same, so the whole file is.
+        // The column types are the same, so the files are identical.
         let reference = reference.get_or_insert_with(|| from_file.clone());
         assert!(*reference == from_file, "{name}");
         for memory in ["", "--memory 0", "--memory 5k"] {
@@ -112,12 +112,12 @@ fn other_column_types_give_the_same_rows_and_weights() {
     let parquet = read_core(&scratch.path(CORE));
     assert_eq!(csv.rows("row"), parquet.rows("row"));
     assert_eq!(csv.floats("weight"), parquet.floats("weight"));
-    // The user's own type comes back.
+    // The type of the user's column is kept.
     assert_eq!(parquet.integers("y").iter().map(|y| *y as f64).collect::<Vec<_>>(), csv.floats("y"));
 }
 
 #[test]
-fn part_files_are_the_whole_file() {
+fn part_files_give_the_same_bytes_as_one_file() {
     let scratch = Scratch::new();
     let csv = Mixed::new(ROWS).csv();
     let (header, rows) = csv.split_once('\n').expect("a header");

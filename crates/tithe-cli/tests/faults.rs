@@ -1,6 +1,6 @@
-//! A stream that is killed at random moments and resumed ends with the bytes of one that was left in peace.
+//! A stream that is killed at random times and resumed gives the same bytes as an uninterrupted one.
 //!
-//! `TITHE_KILLS` says how often (10 by default); `scripts/faults` does it 200 times.
+//! `TITHE_KILLS` is the number of kills (10 by default); `scripts/faults` uses 200.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn line(state: &str) -> String {
     format!("stream --label y --size 100 --block 1000 --state {state} --json")
 }
 
-/// How many rows the state counts.
+/// The number of rows in the state.
 fn counted(scratch: &Scratch, state: &str) -> u64 {
     let text = std::fs::read(scratch.path(&format!("{state}/manifest.json"))).unwrap_or_default();
     let manifest: Value = serde_json::from_slice(&text).unwrap_or_default();
@@ -29,7 +29,7 @@ fn run(scratch: &Scratch, state: &str, text: &str, piped: bool, patience: Durati
     let mut command = Command::new(TITHE);
     command.current_dir(scratch.dir()).args(line(state).split_whitespace());
     command.stdout(Stdio::null()).stderr(Stdio::piped());
-    // Either the whole file again, or a producer that goes on where the state says.
+    // Either replay the file, or feed the rows after those in the state.
     let feeder = if piped {
         let done = counted(scratch, state) as usize;
         let mut rest: Vec<&str> = text.lines().collect();
@@ -68,7 +68,7 @@ fn run(scratch: &Scratch, state: &str, text: &str, piped: bool, patience: Durati
 }
 
 #[test]
-fn killed_at_random_moments_every_row_counts_once() {
+fn after_kills_at_random_times_every_row_counts_once() {
     let kills: usize = std::env::var("TITHE_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(10);
     let text = Mixed::new(ROWS).csv();
     let scratch = Scratch::with_csv(&text);
@@ -81,7 +81,7 @@ fn killed_at_random_moments_every_row_counts_once() {
     let (mut killed, mut finished, mut advanced) = (0, 0, 0);
     while killed < kills || finished == 0 {
         let state = format!("state{finished}");
-        // The last goes on in peace.
+        // The last run is not killed.
         let patience = match killed < kills {
             true => whole.mul_f64(0.6 * noise(killed, finished + 7)),
             false => Duration::MAX,
@@ -103,7 +103,7 @@ fn killed_at_random_moments_every_row_counts_once() {
     eprintln!("{killed} kills, {advanced} of them after something new was saved, {finished} streams ended");
 }
 
-/// Starts a stream that never ends by itself and kills it after a while, or once so many rows are counted.
+/// Starts an endless stream and kills it after some time, or once the state contains `rows` rows.
 fn kill_live(scratch: &Scratch, source: &str, patience: Duration, rows: u64) {
     let mut child = Command::new(TITHE)
         .current_dir(scratch.dir())
@@ -124,7 +124,7 @@ fn kill_live(scratch: &Scratch, source: &str, patience: Duration, rows: u64) {
 }
 
 #[test]
-fn live_sources_are_taken_up_where_they_were_when_killed() {
+fn live_sources_resume_after_a_kill() {
     let text = Mixed::new(6_000).csv();
     let (header, rows) = text.split_once('\n').expect("a header");
     let rows: Vec<&str> = rows.lines().collect();
@@ -138,7 +138,7 @@ fn live_sources_are_taken_up_where_they_were_when_killed() {
             scratch.write(&format!("parts/{number}.csv"), part);
             let so_far = rows[..1_500 * (number + 1)].join("\n");
             scratch.write("data.csv", format!("{header}\n{so_far}\n"));
-            // Three kills at some moment, the last when all that is there is in.
+            // Three kills, the last one after all existing rows were read.
             for turn in 0..3 {
                 let patience = Duration::from_millis((400.0 * noise(number, turn)) as u64);
                 kill_live(&scratch, source, patience, u64::MAX);

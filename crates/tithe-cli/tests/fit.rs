@@ -1,4 +1,4 @@
-//! `tithe fit`: the posterior file, its figures, and every way to ask for the impossible.
+//! `tithe fit`: the posterior file, its values, and invalid requests.
 
 mod common;
 
@@ -43,7 +43,7 @@ fn number(record: &Value, name: &str, fact: &str) -> f64 {
     coefficient(record, name)[fact].as_f64().expect("a number")
 }
 
-/// A coreset file with another story or other weights.
+/// Writes a coreset file with other metadata or other weights.
 fn rewrite(scratch: &Scratch, name: &str, core: &CoreFile, story: &Value, weights: Option<Vec<f64>>) {
     let columns = core.names().into_iter().zip(core.batch.columns()).map(|(name, column)| {
         let replaced = weights.clone().filter(|_| name == "weight");
@@ -61,7 +61,7 @@ fn rewrite(scratch: &Scratch, name: &str, core: &CoreFile, story: &Value, weight
 }
 
 #[test]
-fn the_posterior_file_holds_the_draws_and_their_story() {
+fn the_posterior_file_contains_draws_and_metadata() {
     let scratch = with_core();
     let record = fit(&scratch, "core.parquet -o post.parquet --chains 2 --draws 300 --warmup 200 --seed 7");
     let file = read_core(&scratch.path("post.parquet"));
@@ -94,19 +94,19 @@ fn the_posterior_file_holds_the_draws_and_their_story() {
     assert_eq!(story["priors"][1], serde_json::json!({"coefficient": "x1", "prior": "normal:2"}));
     assert_eq!(story["basis"]["kind"], "coreset");
     assert_eq!(story["basis"]["provenance"]["rows"], 400);
-    // The summary is that of the draws in the file.
+    // The summary agrees with the draws in the file.
     let draws = file.floats("x1");
     let mean = draws.iter().sum::<f64>() / 600.0;
     assert!((mean - number(&record, "x1", "mean")).abs() < 1e-12);
     assert!((mean - story["summary"][1]["mean"].as_f64().expect("a mean")).abs() < 1e-12);
-    // The transform takes draws to the scale of the priors: x1 = θ/scale.
+    // The transform maps draws to the scale of the priors: x1 = θ/scale.
     let scale = story["transform"]["scale"][1].as_f64().expect("a scale");
     let sd = |values: &[f64]| {
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         (values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / values.len() as f64).sqrt()
     };
     assert!((scale / sd(&Mixed::new(400).x[0]) - 1.0).abs() < 1e-9);
-    // What is read back is what was written.
+    // The file can be read again.
     assert!(scratch.succeed("inspect post.parquet").contains("a coreset, "));
     let table = scratch.succeed("fit core.parquet --chains 2 --draws 300 --warmup 200 --seed 7");
     assert!(table.starts_with("coefficient "), "{table}");
@@ -149,7 +149,7 @@ fn all_rows_by_nuts_mala_and_laplace_agree() {
 }
 
 #[test]
-fn laplace_holds_no_rows_and_the_others_say_when_they_cannot() {
+fn laplace_holds_no_rows_and_the_other_samplers_report_too_little_memory() {
     let scratch = Scratch::with_csv(Mixed::new(5000).csv());
     let line = "data.csv --label y --sampler laplace --draws 50";
     fit(&scratch, &format!("{line} -o held.parquet"));
@@ -279,7 +279,7 @@ fn files_that_cannot_be_fitted_are_refused() {
 }
 
 #[test]
-fn separated_rows_are_refused_under_a_flat_prior_and_warned_of_under_others() {
+fn separated_classes_are_an_error_with_a_flat_prior_and_a_warning_with_others() {
     let mut text = "x,y\n".to_string();
     (0..40).for_each(|row| text += &format!("{row},{}\n", u8::from(row >= 20)));
     let scratch = Scratch::with_csv(text);
@@ -307,7 +307,7 @@ fn separated_rows_are_refused_under_a_flat_prior_and_warned_of_under_others() {
 }
 
 #[test]
-fn one_class_is_no_label() {
+fn a_label_with_one_class() {
     let scratch = Scratch::with_csv("x,y\n1,1\n2,1\n3,1\n");
     refuses(
         &scratch,
@@ -317,9 +317,9 @@ fn one_class_is_no_label() {
     );
 }
 
-/// A coreset is as good as all rows near the mode that it was weighed for.
+/// A coreset represents all rows only near the mode that it was calibrated for.
 #[test]
-fn a_prior_that_leads_away_from_the_certified_mode_is_told() {
+fn a_prior_that_moves_the_mode_away_from_the_certified_one_gives_a_warning() {
     let scratch = Scratch::with_csv(Mixed::new(2_000).csv());
     scratch.build("data.csv --label y --size 200");
     let warning = "warning: the coreset was weighed for priors normal:2, and these move the mode ";
@@ -329,7 +329,7 @@ fn a_prior_that_leads_away_from_the_certified_mode_is_told() {
         let outcome = scratch.run(&format!("fit core.parquet --prior {prior} --strict"));
         assert_eq!((outcome.code == Some(1), outcome.err.contains(warning)), (is_far, is_far), "{outcome:?}");
     }
-    // What was weighed for such a prior, or has all rows, has nothing to fear.
+    // No warning if the coreset was calibrated for such a prior, or contains all rows.
     scratch.build("data.csv --label y --size 200 --prior-scale 0.02");
     scratch.succeed("fit core.parquet --prior normal:0.02 --strict");
     scratch.build("data.csv --label y --size 2000");
@@ -337,7 +337,7 @@ fn a_prior_that_leads_away_from_the_certified_mode_is_told() {
 }
 
 #[test]
-fn too_few_draws_are_told_and_strict_makes_them_fail() {
+fn too_few_draws_give_a_warning_and_fail_with_strict() {
     let scratch = with_core();
     let outcome = scratch.run("fit core.parquet --draws 3 --warmup 5 --strict");
     let told = "warning: too few draws to tell what they are worth: 3 a chain; use --draws 1000\n";
@@ -349,11 +349,11 @@ fn too_few_draws_are_told_and_strict_makes_them_fail() {
         "{outcome:?}"
     );
     assert!(outcome.err.contains("use --draws"), "{outcome:?}");
-    assert!(scratch.path("post.parquet").is_file(), "the draws are written all the same");
+    assert!(scratch.path("post.parquet").is_file(), "the draws are still written");
 }
 
 #[test]
-fn a_coreset_that_is_not_needed_is_called_so() {
+fn an_unnecessary_coreset_is_reported() {
     let scratch = Scratch::with_csv(Mixed::new(400).csv());
     let built = scratch.succeed("build data.csv --label y --size 60 -o core.parquet");
     assert!(built.contains("no coreset needed: fitting all 400 rows would take about "), "{built}");
@@ -368,7 +368,7 @@ fn a_coreset_that_is_not_needed_is_called_so() {
 }
 
 #[test]
-fn a_column_with_the_name_of_a_statistic_keeps_it() {
+fn a_column_named_like_a_statistic_keeps_its_name() {
     let mut text = "lp,energy,y\n".to_string();
     (0..60).for_each(|row| text += &format!("{},{},{}\n", row % 7, row % 5, u8::from(row % 3 == 0)));
     let scratch = Scratch::with_csv(text);
@@ -387,7 +387,7 @@ fn a_column_with_the_name_of_a_statistic_keeps_it() {
 }
 
 #[test]
-fn stan_csv_holds_the_same_draws() {
+fn stan_csv_contains_the_same_draws() {
     let scratch = with_core();
     fit(&scratch, "core.parquet --chains 2 --draws 100 --warmup 100 -o post.parquet");
     fit(&scratch, "core.parquet --chains 2 --draws 100 --warmup 100 --format stan-csv -o draws.csv");
@@ -427,7 +427,7 @@ fn stan_csv_holds_the_same_draws() {
 }
 
 #[test]
-fn a_coreset_that_is_too_small_is_warned_of() {
+fn a_coreset_that_is_too_small_gives_a_warning() {
     let scratch = Scratch::with_csv(Mixed::new(2_000).csv());
     scratch.build("data.csv --label y --size 5");
     let told = "warning: by its certificate the coreset is too small: its posterior is not the full data's\n";
@@ -439,7 +439,7 @@ fn a_coreset_that_is_too_small_is_warned_of() {
 }
 
 #[test]
-fn the_scale_of_priors_is_told_as_it_is() {
+fn the_scale_of_the_priors_is_reported() {
     let scratch = Scratch::with_csv(Mixed::new(400).csv());
     let line = "fit data.csv --label y --sampler laplace";
     let centred = "standardised scale (numeric columns centred and divided by their sd)";

@@ -1,4 +1,4 @@
-//! What a user does from end to end: build, look at the file with other tools, inspect, build again from it.
+//! End-to-end use: build, read the file with other tools, inspect it, and build from it again.
 
 mod common;
 
@@ -8,7 +8,7 @@ use arrow_schema::DataType;
 use common::{CORE, Mixed, Scratch, noise, read_core};
 use serde_json::json;
 
-/// Numbers, booleans, words and weights.
+/// A table with numbers, booleans, text and weights.
 fn mixed_csv(rows: usize) -> String {
     let mut text = "age,member,city,w,bought\n".to_string();
     for row in 0..rows {
@@ -22,7 +22,7 @@ fn mixed_csv(rows: usize) -> String {
 }
 
 #[test]
-fn a_mixed_table_comes_back_in_its_own_units() {
+fn a_mixed_table_keeps_its_units() {
     let text = mixed_csv(4_000);
     let scratch = Scratch::with_csv(&text);
     let record = scratch.build("data.csv --label bought --positive yes --weight w --size 200 --seed 5");
@@ -33,7 +33,7 @@ fn a_mixed_table_comes_back_in_its_own_units() {
     use DataType::{Boolean, Float64, UInt64, Utf8};
     assert_eq!(types, [&Float64, &Boolean, &Utf8, &Utf8, &Float64, &UInt64]);
 
-    // Each row is the input's row of that position.
+    // Each row equals the input row at its position.
     let lines: Vec<Vec<&str>> = text.lines().skip(1).map(|line| line.split(',').collect()).collect();
     let rows = core.rows("row");
     assert!(rows.is_sorted_by(|a, b| a < b));
@@ -45,7 +45,7 @@ fn a_mixed_table_comes_back_in_its_own_units() {
     }
     assert!(core.floats("weight").iter().all(|weight| *weight > 0.0));
 
-    // The story in the metadata.
+    // The metadata.
     assert_eq!(core.story["file"], "coreset");
     assert_eq!(core.story["version"], 1);
     assert_eq!((&core.story["weight_column"], &core.story["row_column"]), (&json!("weight"), &json!("row")));
@@ -84,7 +84,7 @@ fn a_mixed_table_comes_back_in_its_own_units() {
 }
 
 #[test]
-fn features_called_weight_and_row_are_not_clobbered() {
+fn features_named_weight_and_row_are_not_overwritten() {
     let rows = (0..40).map(|i| format!("{i},{},{}\n", i * 2, i % 2)).collect::<String>();
     let scratch = Scratch::with_csv(format!("weight,row,y\n{rows}"));
     scratch.build("data.csv --label y --size 100");
@@ -94,7 +94,7 @@ fn features_called_weight_and_row_are_not_clobbered() {
     assert_eq!(core.floats("tithe.weight"), vec![1.0; 40]);
     assert_eq!(core.rows("tithe.row"), (0..40).collect::<Vec<u64>>());
     scratch.succeed(&format!("inspect {CORE}"));
-    // And once more, where those are features, too.
+    // The same if the alternative names are features, too.
     let rows = (0..40).map(|i| format!("{i},{},{},{},{}\n", i * 2, i * i, i % 5, i % 2)).collect::<String>();
     scratch.write("data.csv", format!("weight,row,tithe.weight,tithe.row,y\n{rows}"));
     scratch.build("data.csv --label y --size 100");
@@ -125,7 +125,7 @@ fn names_with_commas_can_be_quoted() {
     assert_eq!(features(["--exclude", "b"]), ["a, b", "c,"]);
 }
 
-/// Data of few distinct rows: the text of each row, its first position and how often it occurs.
+/// The distinct rows of the data: text, first position and number of occurrences.
 fn counted(lines: &[String]) -> HashMap<&str, (u64, f64)> {
     let mut counts = HashMap::new();
     for (row, line) in lines.iter().enumerate() {
@@ -164,10 +164,10 @@ fn categorical_data_collapses_to_its_distinct_rows() {
     // Without an intercept the reference row is z = 0 with either label: one point.
     let record = scratch.build("data.csv --label made --positive good --size 20 --no-intercept");
     assert_eq!((&record["exact"], &record["distinct_rows"]), (&json!(true), &json!(11)));
-    // Told not to, it selects.
+    // With --no-collapse, rows are selected.
     let record = scratch.build("data.csv --label made --positive good --size 20 --no-collapse");
     assert_eq!(record["exact"], false);
-    // Too many distinct rows for the size asked for.
+    // There are more distinct rows than the size.
     assert_eq!(scratch.build("data.csv --label made --positive good --size 11")["exact"], false);
 }
 
@@ -258,7 +258,7 @@ fn a_coreset_of_a_coreset_keeps_the_total_weight_on_average() {
             core.floats("weight").iter().sum()
         })
         .collect();
-    // Within 4 standard errors: a right program fails with probability 1e-4 or so (60 seeds, fixed).
+    // Within 4 standard errors: a correct program fails with a probability of about 1e-4 (60 seeds, fixed).
     let n = f64::from(seeds);
     let mean = totals.iter().sum::<f64>() / n;
     let error = (totals.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / (n - 1.0) / n).sqrt();
@@ -267,7 +267,7 @@ fn a_coreset_of_a_coreset_keeps_the_total_weight_on_average() {
 }
 
 #[test]
-fn files_of_other_origin_are_told_apart() {
+fn inspect_recognises_other_files() {
     let scratch = Scratch::with_csv(Mixed::new(100).csv());
     scratch.write("plain.parquet", common::parquet_bytes(&Mixed::new(100).batch(true), 50));
     let told = scratch.succeed("inspect plain.parquet");

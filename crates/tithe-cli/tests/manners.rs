@@ -1,4 +1,4 @@
-//! Manners: signals, closed pipes, what goes to which stream, the JSON record, completions and manual pages.
+//! Signals, closed pipes, output streams, JSON records, completions and manual pages.
 
 mod common;
 
@@ -46,7 +46,7 @@ fn stopped(child: Child, scratch: &Scratch, left: &[&str]) {
 #[test]
 fn a_signal_in_the_middle_of_a_build_leaves_nothing_behind() {
     let scratch = Scratch::new();
-    // Blocks of one row make work of minutes from a small file.
+    // With blocks of one row, a small file takes minutes.
     scratch.write("data.csv", Mixed::new(200_000).csv());
     for name in ["-INT", "-TERM"] {
         let line = format!("build data.csv --label y --size 3000 --block-rows 1 --memory 0 -o {CORE}");
@@ -74,7 +74,7 @@ fn a_signal_while_waiting_for_standard_input_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_reader_who_has_gone_away_is_no_disaster() {
+fn a_closed_pipe_is_not_an_error() {
     let scratch = Scratch::with_csv(Mixed::new(500).csv());
     for line in [
         format!("build data.csv --label y -o {CORE}"),
@@ -95,7 +95,7 @@ fn a_reader_who_has_gone_away_is_no_disaster() {
 }
 
 #[test]
-fn a_pipe_sees_the_result_and_no_progress() {
+fn a_pipe_gets_the_result_without_progress() {
     let scratch = Scratch::with_csv(Mixed::new(3_000).csv());
     let outcome = scratch.run(&format!("build data.csv --label y --size 100 -o {CORE}"));
     assert_eq!((outcome.code, outcome.err.as_str()), (Some(0), ""));
@@ -209,10 +209,10 @@ fn help_and_usage() {
     }
 }
 
-/// A result that cannot be said is an error; a reader who has gone away is none.
+/// A result that cannot be written is an error, unlike a closed pipe.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_standard_output_is_told() {
+fn a_full_standard_output_is_an_error() {
     let scratch = Scratch::with_csv("x,y\n1,0\n2,1\n3,0\n4,1\n");
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a full device");
     let output = std::process::Command::new(common::TITHE)

@@ -1,11 +1,11 @@
-//! `tithe merge`: exact where the sizes allow, near where not; refuses what does not go together.
+//! `tithe merge`: exact if the size allows it, otherwise accurate; incompatible coresets are rejected.
 
 mod common;
 
 use common::*;
 use serde_json::Value;
 
-/// Rows `rows` of a table as a CSV file of their own, built to a coreset of the same name.
+/// Writes the rows `rows` of a table to a CSV file and builds a coreset with the same name.
 fn shard(scratch: &Scratch, table: &Mixed, name: &str, rows: std::ops::Range<usize>, flags: &str) {
     let text = table.csv();
     let mut lines = text.lines();
@@ -45,7 +45,7 @@ fn rows_that_fit_are_all_kept() {
     // The rows of the second follow those of the first.
     let moved: Vec<u64> = b.rows("row").iter().map(|row| row + 1_000).collect();
     assert_eq!(all.rows("row"), [a.rows("row"), moved].concat());
-    // Means and scales are those of all rows: as a build of them would have learnt.
+    // Means and scales equal those of a build from all rows.
     shard(&scratch, &table, "whole", 0..3_000, "--size 100");
     let coding =
         |file: &CoreFile, at: usize| file.story["encoding"]["features"][at]["coding"]["number"].clone();
@@ -58,12 +58,12 @@ fn rows_that_fit_are_all_kept() {
         }
     }
     assert_eq!(all.story["provenance"]["fingerprint"], whole.story["provenance"]["fingerprint"]);
-    // So the full data is recognised.
+    // The fingerprint matches the full data.
     scratch.succeed("certify all.parquet --data whole.csv");
 }
 
 #[test]
-fn a_union_is_of_its_worst_method() {
+fn a_union_has_the_least_accurate_method_of_its_parts() {
     let table = Mixed::new(3_000);
     let scratch = Scratch::new();
     shard(&scratch, &table, "best", 0..1_000, "--size 100");
@@ -81,7 +81,7 @@ fn a_union_is_of_its_worst_method() {
 }
 
 #[test]
-fn in_any_order_the_posterior_is_that_of_all_rows() {
+fn the_posterior_matches_all_rows_in_any_merge_order() {
     let table = Mixed::new(6_000);
     let scratch = Scratch::with_csv(table.csv());
     let names: Vec<String> = (0..6).map(|at| format!("s{at}")).collect();
@@ -101,7 +101,7 @@ fn in_any_order_the_posterior_is_that_of_all_rows() {
         assert_eq!(record["composition"]["parts"].as_u64(), Some(6));
         assert!(kl("all.parquet") < 0.1, "{order:?}");
     }
-    // Two at a time, and then those.
+    // Merge pairs first, then the results.
     for (at, pair) in
         ["s0.parquet s1.parquet", "s2.parquet s3.parquet", "s4.parquet s5.parquet"].iter().enumerate()
     {
@@ -114,9 +114,9 @@ fn in_any_order_the_posterior_is_that_of_all_rows() {
     assert!(words.contains("built from 6 coresets, at most 2 compression steps from the data"), "{words}");
 }
 
-/// The advice works: the one that knows fewer levels is built again.
+/// The remedy works: rebuild the coreset with fewer levels.
 #[test]
-fn who_knows_fewer_levels_is_built_again() {
+fn the_coreset_with_fewer_levels_can_be_rebuilt() {
     let scratch = Scratch::new();
     let rows = |cities: &[&str]| -> String {
         (0..60).map(|n| format!("{},{},{}\n", n % 7, cities[n % cities.len()], n % 2)).collect()
@@ -136,7 +136,7 @@ fn who_knows_fewer_levels_is_built_again() {
 }
 
 #[test]
-fn what_does_not_go_together_is_named() {
+fn incompatible_coresets_are_rejected_with_the_reason() {
     let table = Mixed::new(1_000);
     let scratch = Scratch::new();
     shard(&scratch, &table, "a", 0..500, "--size 50");
@@ -160,9 +160,9 @@ fn what_does_not_go_together_is_named() {
     shard(&scratch, &other, "chur", 500..1_000, "--size 50");
     let message = scratch.run("merge a.parquet chur.parquet -o never.parquet").err;
     assert!(message.contains("do not go together") && message.contains("column 'city'"), "{message}");
-    // The remedy that the message names.
+    // The remedy in the message works.
     shard(&scratch, &table, "again", 500..1_000, "--size 50 --encoding a.parquet");
-    // What agrees with it may be said again.
+    // Flags that agree with the encoding are accepted.
     scratch.succeed(
         "build again.csv --label y --positive 1.0 --features x1,x2,city --encoding a.parquet -o same.parquet",
     );
@@ -178,7 +178,7 @@ fn what_does_not_go_together_is_named() {
         assert!(refused.err.contains("contradicts the encoding that was given"), "{flags}: {}", refused.err);
     }
     scratch.succeed("merge a.parquet again.parquet -o both.parquet");
-    // Text is no coreset, and no input is overwritten.
+    // Other files are rejected, and no input is overwritten.
     let outcome = scratch.run("merge a.parquet a.csv -o never.parquet");
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
     let outcome = scratch.run("merge a.parquet again.parquet -o a.parquet");

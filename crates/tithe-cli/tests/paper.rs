@@ -1,4 +1,4 @@
-//! `tithe paper --quick` from end to end: every figure, and going on after a stop.
+//! `tithe paper --quick` from end to end: every figure, and resuming after a stop.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::{Scratch, names_in};
 use serde_json::Value;
 
-/// The real data, in `TITHE_DATA` or beside the repository; without it the generated sets are run alone.
+/// The directory with the real data, in `TITHE_DATA` or next to the repository; without it only generated data is used.
 fn real_data() -> Option<PathBuf> {
     let folder = match std::env::var_os("TITHE_DATA") {
         Some(folder) => PathBuf::from(folder),
@@ -55,20 +55,20 @@ fn every_figure_is_drawn() {
         assert!(scratch.read(&format!("out/tables/{figure}.parquet")).starts_with(b"PAR1"));
         assert!(page.contains(&format!("plots/{figure}.svg")), "{figure}");
     }
-    // The noise floor is in every panel of discrepancies, under its one name.
+    // Every MMD panel shows the noise floor, under the same name.
     let fig2 = String::from_utf8(scratch.read("out/plots/fig2.svg")).expect("text");
     assert_eq!(fig2.matches("Noise floor").count(), 1);
 }
 
 #[test]
-fn a_run_that_was_stopped_goes_on() {
+fn a_stopped_run_resumes() {
     let scratch = Scratch::new();
     record(&scratch, "theory -o out --threads 1", None);
     let cells = scratch.path("out/cells/quick/evidence");
     let table = |name: &str| scratch.read(&format!("out/tables/{name}.csv"));
     let (evidence, guarantee) = (table("theory-evidence"), table("theory-guarantee"));
     let names = names_in(&cells);
-    // One cell is gone, one was cut off, one is of other settings; another is marked, to see that it is not run again.
+    // One cell is missing, one truncated and one has other settings; another is marked to check that it is not run again.
     let path = |i: usize| cells.join(&names[i]);
     let text = |i: usize| std::fs::read_to_string(path(i)).expect("a cell");
     std::fs::remove_file(path(0)).expect("a cell");
@@ -81,7 +81,7 @@ fn a_run_that_was_stopped_goes_on() {
     assert_eq!(text(3), marked);
     assert_eq!((table("theory-evidence"), table("theory-guarantee")), (evidence, guarantee));
 
-    // Nothing is begun after the time; the page says what is missing.
+    // No cell is started after the time limit; the page lists what is missing.
     let late = record(&scratch, "fig1b -o late --stop-after 0", None);
     assert!(late["cells_missing"].as_u64().is_some_and(|missing| missing > 0), "{late}");
     let page = String::from_utf8(scratch.read("late/results.md")).expect("text");
@@ -89,7 +89,7 @@ fn a_run_that_was_stopped_goes_on() {
 }
 
 #[test]
-fn wrong_words_are_refused() {
+fn invalid_arguments_are_rejected() {
     let scratch = Scratch::new();
     for line in ["paper fig9", "paper --profile week", "paper --threads 0", "paper --stop-after -1"] {
         let outcome = scratch.run(line);

@@ -1,4 +1,4 @@
-//! `tithe predict` and `tithe export`: against plain computations from the files.
+//! `tithe predict` and `tithe export`, compared with plain computations from the files.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn with_posterior() -> Scratch {
     scratch
 }
 
-/// New rows with an id that no float can hold, a date, and no label; columns in another order.
+/// New rows with an id too large for a float, a date and no label; the columns are in another order.
 const NEW: &str = "id,city,x2,when,x1\n\
     9007199254740993,Bern,-3.5,2024-02-29,1.25\n\
     007,Genf,12,2024-03-01,9.75\n\
@@ -41,7 +41,7 @@ fn plain(file: &common::CoreFile, x1: f64, x2: f64, city: &str) -> [f64; 4] {
 }
 
 #[test]
-fn predictions_are_those_of_the_draws() {
+fn predictions_agree_with_the_draws() {
     let scratch = with_posterior();
     scratch.write("new.csv", NEW);
     let out = scratch.succeed("predict post.parquet new.csv -o out.csv --json");
@@ -93,7 +93,7 @@ fn many_rows_keep_their_order_and_types_on_any_number_of_threads() {
 }
 
 #[test]
-fn rows_that_cannot_be_predicted_are_named() {
+fn rows_that_cannot_be_predicted_are_located() {
     let scratch = with_posterior();
     scratch.write("unseen.csv", "x1,x2,city\n1,2,Bern\n3,4,Chur\n");
     scratch.write("missing.csv", "x1,x2,city\n1,2,Bern\n,4,Bern\n");
@@ -151,7 +151,7 @@ fn rows_that_cannot_be_predicted_are_named() {
 }
 
 #[test]
-fn a_column_of_the_users_called_probability_is_kept() {
+fn a_user_column_named_probability_is_kept() {
     let scratch = with_posterior();
     scratch.write("new.csv", "x1,x2,city,probability\n1,2,Bern,0.25\n");
     scratch.succeed("predict post.parquet new.csv -o out.csv");
@@ -161,7 +161,7 @@ fn a_column_of_the_users_called_probability_is_kept() {
 }
 
 #[test]
-fn exports_hold_the_weighted_rows_and_the_priors() {
+fn exports_contain_the_weighted_rows_and_the_priors() {
     let scratch = with_posterior();
     let core = read_core(&scratch.path(CORE));
     for (tool, model, words) in [
@@ -192,7 +192,7 @@ fn exports_hold_the_weighted_rows_and_the_priors() {
         }
         let data: Value = serde_json::from_slice(&scratch.read(&format!("{tool}/data.json"))).expect("JSON");
         if tool == "stan" {
-            // Stan's reader takes numbers alone.
+            // Stan reads only numbers.
             fn is_number(value: &Value) -> bool {
                 value.is_number() || value.as_array().is_some_and(|values| values.iter().all(is_number))
             }
@@ -206,7 +206,7 @@ fn exports_hold_the_weighted_rows_and_the_priors() {
         assert_eq!(weights, core.floats("weight"));
         let labels: Vec<f64> = serde_json::from_value(data["y"].clone()).expect("labels");
         assert_eq!(labels, core.floats("y"));
-        // X on the user's scale again is the user's column.
+        // X in the user's units equals the user's column.
         let (center, scale) =
             (data["center"][1].as_f64().expect("a center"), data["scale"][1].as_f64().expect("a scale"));
         for (row, x1) in core.floats("x1").iter().enumerate() {
@@ -224,7 +224,7 @@ fn exports_hold_the_weighted_rows_and_the_priors() {
 }
 
 #[test]
-fn nothing_to_predict_has_no_mean() {
+fn predictions_for_no_rows_have_no_mean() {
     let scratch = with_posterior();
     scratch.write("none.csv", "x1,x2,city\n");
     let out = scratch.succeed("predict post.parquet none.csv -o out.csv");

@@ -38,7 +38,7 @@ fn the_report_is_self_contained_and_agrees_with_inspect() {
     {
         assert!(html.contains(fact), "{fact}");
     }
-    // The same posterior gives the same page.
+    // The same posterior gives the same report.
     scratch.succeed("report posterior.parquet -o again.html");
     assert_eq!(page(&scratch, "again.html"), html);
     for tag in ["table", "tr", "td", "th", "div", "p", "h2", "svg", "g", "text"] {
@@ -48,7 +48,7 @@ fn the_report_is_self_contained_and_agrees_with_inspect() {
 }
 
 #[test]
-fn a_posterior_of_all_rows_and_poor_draws_are_shown_too() {
+fn a_posterior_of_all_rows_and_poor_draws_have_reports() {
     let scratch = prepared();
     scratch.succeed("report whole.parquet -o whole.html");
     assert!(page(&scratch, "whole.html").contains("fitted to all 2,000 rows"));
@@ -70,12 +70,12 @@ fn a_coreset_that_is_too_small_is_reported_first() {
     scratch.succeed("report posterior.parquet -o report.html");
     let html = page(&scratch, "report.html");
     assert!(html.contains("class=\"warning\"") && html.contains("the coreset is too small"));
-    // The certificate is for other priors than the posterior has.
+    // The certificate was computed for other priors than those of the posterior.
     assert!(html.contains("with priors normal:2"), "{html}");
 }
 
 #[test]
-fn names_cannot_break_the_page() {
+fn column_names_are_escaped() {
     let scratch = Scratch::with_csv(Mixed::new(300).csv().replacen("x1", "a<b>&c", 1));
     scratch.succeed("fit data.csv --label y --draws 50 --warmup 50 -o posterior.parquet --quiet");
     scratch.succeed("report posterior.parquet -o report.html");
@@ -84,7 +84,7 @@ fn names_cannot_break_the_page() {
 }
 
 #[test]
-fn what_is_no_posterior_is_refused_and_nothing_is_written() {
+fn other_files_are_rejected_and_nothing_is_written() {
     let scratch = prepared();
     for (line, word) in [
         (format!("report {CORE} -o r.html"), "coreset"),

@@ -1,4 +1,5 @@
-//! `tithe stream`: one block is a build, stopping changes nothing, damage is named, bad input is refused with its place.
+//! `tithe stream`: a stream of one block equals a build, stopping changes nothing, damage is reported, and invalid input is
+//! rejected with its location.
 
 mod common;
 
@@ -18,7 +19,7 @@ fn rows_of(text: &str, rows: std::ops::Range<usize>) -> String {
     format!("{header}\n{}\n", body.join("\n"))
 }
 
-/// Feeds a text to a stream; it must succeed. Gives back the record.
+/// Feeds text to a stream, which must succeed, and returns the JSON record.
 #[track_caller]
 fn feed(scratch: &Scratch, line: &str, input: &str) -> Value {
     let outcome = scratch.run_with_input(&format!("{line} --json"), input.as_bytes());
@@ -32,12 +33,12 @@ fn snapshot(scratch: &Scratch, state: &str, output: &str) -> Vec<u8> {
     scratch.read(output)
 }
 
-/// Feeding `input` must fail with this code, and a message that begins so.
+/// Feeds `input`, which must fail with this code and a message that starts with `message`.
 #[track_caller]
 fn refuses(scratch: &Scratch, line: &str, input: &str, code: i32, message: &str) -> String {
     let outcome = scratch.run_with_input(line, input.as_bytes());
     assert_eq!(outcome.code, Some(code), "{line}: {outcome:?}");
-    // Rows that are in are told first.
+    // A note about saved rows comes first.
     let error =
         outcome.err.lines().skip_while(|line| line.starts_with("note: ")).collect::<Vec<_>>().join("\n");
     assert!(error.starts_with(&format!("error: {message}")), "{line}: {}", outcome.err);
@@ -45,7 +46,7 @@ fn refuses(scratch: &Scratch, line: &str, input: &str, code: i32, message: &str)
 }
 
 #[test]
-fn a_stream_of_one_block_is_a_build() {
+fn a_stream_of_one_block_equals_a_build() {
     let text = Mixed::new(3_000).csv();
     let scratch = Scratch::with_csv(&text);
     for (at, method) in ["calibrated", "sensitivity", "uniform"].iter().enumerate() {
@@ -62,9 +63,9 @@ fn a_stream_of_one_block_is_a_build() {
     }
 }
 
-/// Numbers whose squares are none would make a state that nobody can read.
+/// Numbers that overflow when squared would give a state that cannot be read.
 #[test]
-fn numbers_too_large_for_a_known_encoding_are_refused() {
+fn overflowing_numbers_are_rejected() {
     let text = Mixed::new(1_000).csv();
     let scratch = Scratch::with_csv(&text);
     scratch.succeed(&format!("build data.csv --label y --size 100 -o {CORE}"));
@@ -73,7 +74,7 @@ fn numbers_too_large_for_a_known_encoding_are_refused() {
         let line = format!("{FEED} --encoding {CORE} --method {method}");
         refuses(&scratch, &line, &huge, 1, "column 'x1': has values too large to be squared");
     }
-    // Nor where there are too few rows to learn an encoding yet.
+    // Also if there are too few rows to learn an encoding.
     let fresh = FEED.replace("state state", "state fresh");
     let some = rows_of(&huge, 0..500);
     refuses(&scratch, &fresh, &some, 1, "column 'x1': has values too large to be squared");
@@ -83,7 +84,7 @@ fn numbers_too_large_for_a_known_encoding_are_refused() {
 }
 
 #[test]
-fn stopping_and_going_on_changes_nothing() {
+fn stopping_and_resuming_changes_nothing() {
     let text = Mixed::new(7_300).csv();
     let scratch = Scratch::with_csv(&text);
     let record = feed(&scratch, &format!("{FEED} --threads 1"), &text);
@@ -100,7 +101,7 @@ fn stopping_and_going_on_changes_nothing() {
     }
     assert_eq!(snapshot(&scratch, "pieces", "pieces.parquet"), whole);
 
-    // Fed again from the first row, rows that are in are skipped.
+    // With --replay, rows already read are skipped.
     let again = FEED.replace("state state", "state again");
     feed(&scratch, &again, &rows_of(&text, 0..3_210));
     let record = feed(&scratch, &format!("{again} --replay"), &text);
@@ -153,14 +154,14 @@ fn every_streamable_format_gives_the_same_coreset() {
     assert_eq!(record["rows"].as_u64(), Some(2_500));
 }
 
-/// What happens to the bytes of a file.
+/// A change to the bytes of a file.
 type Damage = fn(&mut Vec<u8>);
 
 #[test]
-fn a_damaged_state_is_refused_and_can_be_repaired() {
+fn a_damaged_state_is_rejected_and_can_be_repaired() {
     let text = Mixed::new(6_000).csv();
     let scratch = Scratch::with_csv(&text);
-    // One save a feeding: after 1, 2, … blocks.
+    // One save per feed: after 1, 2, … blocks.
     for block in 0..6 {
         feed(&scratch, FEED, &rows_of(&text, block * 1_000..(block + 1) * 1_000));
     }
@@ -216,13 +217,13 @@ fn a_damaged_state_is_refused_and_can_be_repaired() {
         assert_eq!(record["new_rows"].as_u64(), Some(6_000 - kept));
         assert_eq!(snapshot(&scratch, "copy", "repaired.parquet"), whole, "{file}");
     }
-    // Nothing is lost where nothing is wrong.
+    // Repairing an undamaged state loses no rows.
     let out = scratch.succeed("stream --state state --repair");
     assert!(out.contains("6,000 rows restored; no rows were lost"), "{out}");
 }
 
 #[test]
-fn a_state_of_a_newer_program_is_refused() {
+fn a_state_of_a_newer_version_is_rejected() {
     let text = Mixed::new(1_500).csv();
     let scratch = Scratch::with_csv(&text);
     feed(&scratch, FEED, &text);
@@ -234,7 +235,7 @@ fn a_state_of_a_newer_program_is_refused() {
 }
 
 #[test]
-fn other_settings_are_refused_with_what_differs() {
+fn different_settings_are_rejected_with_the_difference() {
     let text = Mixed::new(1_500).csv();
     let scratch = Scratch::with_csv(&text);
     feed(&scratch, FEED, &text);
@@ -254,7 +255,7 @@ fn other_settings_are_refused_with_what_differs() {
 }
 
 #[test]
-fn rows_fed_again_must_be_the_same() {
+fn replayed_rows_must_be_the_same() {
     let text = Mixed::new(2_500).csv();
     let scratch = Scratch::with_csv(&text);
     feed(&scratch, FEED, &text);
@@ -274,13 +275,13 @@ fn rows_fed_again_must_be_the_same() {
         1,
         "the state in 'state' counts 500 rows more than were fed again",
     );
-    // None of that has changed the state.
+    // The state is unchanged.
     let record = feed(&scratch, &replay, &text);
     assert_eq!((record["rows"].as_u64(), record["new_rows"].as_u64()), (Some(2_500), Some(0)));
 }
 
 #[test]
-fn malformed_rows_are_told_with_their_number_or_left_out() {
+fn malformed_rows_are_reported_with_their_number_or_skipped() {
     let text = Mixed::new(12_500).csv();
     let scratch = Scratch::with_csv(&text);
     let mut lines: Vec<&str> = text.lines().collect();
@@ -298,7 +299,7 @@ fn malformed_rows_are_told_with_their_number_or_left_out() {
         told.contains(" rows were saved before the error; to feed the same input again, add --replay\n"),
         "{told}"
     );
-    // What came before it is in, and can be gone on with.
+    // The rows before it are saved, and the stream can be resumed.
     let manifest: Value = serde_json::from_slice(&scratch.read("state/manifest.json")).expect("JSON");
     let rows = manifest["manifest"]["rows"].as_u64().expect("rows");
     assert!((1_000..=12_000).contains(&rows), "{rows}");
@@ -325,14 +326,14 @@ fn malformed_rows_are_told_with_their_number_or_left_out() {
     let outcome = scratch.run_with_input(&skip(2), broken.as_bytes());
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
     assert!(outcome.err.contains("error: 'standard input', row 12501: has 2 fields"), "{}", outcome.err);
-    // A row too many is where it ends, whatever the chunks.
+    // One bad row too many is an error at that row, whatever the chunks.
     let ends = scratch.run_with_input(&skip(1), b"x1,x2,city,y\n1,2,Bern,0\n2,3,Basel,1\n2,3,Basel");
     assert_eq!(ends.code, Some(0), "{ends:?}");
 }
 
-/// Rows that no block could be made of are refused when they come, not when their block is full; those before them stay in.
+/// Unusable rows are rejected on arrival, not when their block is complete; the rows before them are kept.
 #[test]
-fn rows_that_cannot_be_used_are_not_taken_in() {
+fn unusable_rows_are_rejected_on_arrival() {
     let text = Mixed::new(5_300).csv();
     for (row, what, told) in [
         ("inf,1,Basel,1", "infinite", "'x1' (1 infinite, the first in row 5291)"),
@@ -358,7 +359,7 @@ fn rows_that_cannot_be_used_are_not_taken_in() {
         let record: Value = serde_json::from_str(&whole).expect("JSON");
         assert_eq!(record["rows"].as_u64(), Some(5_200), "{what}");
     }
-    // Rows that are dropped have no say in what the classes are.
+    // Dropped rows do not affect the classes.
     let scratch = Scratch::with_csv("x1,x2,city,y\n1,2,Basel,0\n2,1,Basel,1\n,1,Basel,2\n");
     let line = FEED.replace("stream", "stream data.csv --missing drop");
     for (rows, dropped) in [("3 rows (3 new)", "1 row was"), ("6 rows (3 new)", "2 rows were")] {
@@ -369,14 +370,14 @@ fn rows_that_cannot_be_used_are_not_taken_in() {
             "{outcome:?}"
         );
     }
-    // As long as nothing is learnt there is no encoding to go by.
+    // Before an encoding is learnt, rows cannot be checked against it.
     let scratch = Scratch::with_csv("x1,x2,city,y\n1,2,Basel,0\n2,1,Basel,1\n2,1,Basel,2\n");
     let outcome = scratch.run(&FEED.replace("stream", "stream data.csv"));
     assert!(outcome.err.contains("error: column 'y': row 3 has the label 2, a third class"), "{outcome:?}");
 }
 
 #[test]
-fn other_columns_than_before_are_refused() {
+fn different_columns_are_rejected() {
     let scratch = Scratch::with_csv(Mixed::new(1_500).csv());
     let line = FEED.replace("stream", "stream data.csv");
     assert_eq!(scratch.run(&line).code, Some(0));
@@ -396,13 +397,13 @@ fn other_columns_than_before_are_refused() {
     }
     let told = scratch.run("inspect state").err;
     assert!(
-        told.starts_with("error: 'state' is the state of a stream\n  help: inspect the coreset that"),
+        told.starts_with("error: 'state' is the state of a stream\n  help: write a coreset with"),
         "{told}"
     );
 }
 
 #[test]
-fn a_stream_that_ends_too_early_or_holds_nothing() {
+fn a_stream_with_too_few_or_no_rows() {
     let scratch = Scratch::new();
     refuses(&scratch, FEED, "", 1, "'standard input' is empty");
     refuses(&scratch, FEED, "x1,x2,city,y\n", 1, "the stream is empty");
@@ -417,7 +418,7 @@ fn a_stream_that_ends_too_early_or_holds_nothing() {
     text.truncate(text.len() - 9);
     refuses(&scratch, FEED, &text, 1, "'standard input', row 1200: has");
     refuses(&scratch, "stream --state state --snapshot", "", 2, "the following required arguments");
-    // A state has its settings; others would change nothing.
+    // The settings of a state are fixed, so flags for them are rejected.
     for flag in ["--label y", "--size 10", "--method uniform", "--missing drop", "--block 10", "--seed 3"] {
         let line = format!("stream --state state --snapshot -o never.parquet {flag}");
         refuses(&scratch, &line, "", 2, "the argument '--snapshot' cannot be used with");
@@ -440,7 +441,7 @@ fn levels_and_drift() {
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     assert_eq!(outcome.err.matches("column 'x1' has drifted").count(), 1, "{}", outcome.err);
     assert!(outcome.err.contains("in block 4, and was") && outcome.err.contains("(sd "), "{}", outcome.err);
-    // Once is enough, even for another process.
+    // It is reported only once, even by another process.
     let outcome = scratch.run_with_input(FEED, rows_of(&drifting, 3_000..4_000).as_bytes());
     assert!(!outcome.err.contains("drifted"), "{}", outcome.err);
 
@@ -452,7 +453,7 @@ fn levels_and_drift() {
         + "1,2,Chur,0\n"
         + &"3,2,Bern,1\n".repeat(499);
     refuses(&scratch, &line, &more, 1, "column 'city': the level 'Chur' in row 4501 was not there");
-    // The remedy that the message names works, and goes on working for the rows that are then in.
+    // The remedy in the message works, also for the following rows.
     feed(&scratch, &format!("{line} --unseen reference"), &more);
     for _ in 0..3 {
         feed(&scratch, &line, &more);
@@ -477,7 +478,7 @@ fn an_encoding_can_be_given_or_learnt_from_more_rows() {
     snapshot(&scratch, "state", "given.parquet");
     let encoding = |name: &str| read_core(&scratch.path(name)).story["encoding"].clone();
     assert_eq!(encoding("given.parquet"), encoding(CORE));
-    // Learnt from all rows, it is the same; from the first block, another.
+    // It is the same if learnt from all rows, and different if learnt from the first block.
     for (state, warmup, same) in
         [("warm", "--warmup-rows 3000", true), ("cold", "", false), ("half", "--warmup-rows 500", false)]
     {
@@ -487,7 +488,7 @@ fn an_encoding_can_be_given_or_learnt_from_more_rows() {
         snapshot(&scratch, state, "learnt.parquet");
         assert_eq!(encoding("learnt.parquet") == encoding(CORE), same, "{state}");
     }
-    // Too few rows to be sure of the encoding: what there is must do for a snapshot.
+    // With too few rows for the warm-up, a snapshot uses the rows there are.
     let line = format!("{} --warmup-rows 9000", FEED.replace("state state", "state early"));
     feed(&scratch, &line, &table.csv());
     snapshot(&scratch, "early", "early.parquet");
@@ -505,7 +506,7 @@ fn start(scratch: &Scratch, line: &str) -> Child {
         .expect("it starts")
 }
 
-/// Waits until the state counts so many rows.
+/// Waits until the state contains this many rows.
 #[track_caller]
 fn wait_for(scratch: &Scratch, state: &str, rows: u64) {
     let start = Instant::now();
@@ -528,9 +529,9 @@ fn interrupt(child: Child) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&said).into_owned())
 }
 
-/// A source that is slow, and a block that it does not fill for long: its rows are in all the same.
+/// Rows of a slow source are saved even if they do not fill a block.
 #[test]
-fn the_rows_of_a_slow_source_are_soon_in() {
+fn rows_of_a_slow_source_are_saved_soon() {
     let scratch = Scratch::new();
     let mut child = start(&scratch, "stream --label y --size 100 --state state -o end.parquet");
     let mut input = child.stdin.take().expect("a pipe");
@@ -548,14 +549,14 @@ fn the_rows_of_a_slow_source_are_soon_in() {
 }
 
 #[test]
-fn a_running_stream_can_be_looked_at_but_has_one_writer() {
+fn a_running_stream_allows_snapshots_but_only_one_writer() {
     let text = Mixed::new(1_400).csv();
     let scratch = Scratch::with_csv(&text);
     let mut child = start(&scratch, FEED);
     let mut input = child.stdin.take().expect("a pipe");
     input.write_all(text.as_bytes()).expect("fed");
     input.flush().expect("fed");
-    // Even rows that do not fill a block are soon to be seen.
+    // Rows of an incomplete block are visible soon, too.
     wait_for(&scratch, "state", 1_400);
     snapshot(&scratch, "state", CORE);
     assert_eq!(read_core(&scratch.path(CORE)).story["provenance"]["rows"].as_u64(), Some(1_400));
@@ -577,7 +578,7 @@ fn a_growing_file_is_followed() {
     wait_for(&scratch, "state", 1_300);
     let (code, _) = interrupt(child);
     assert_eq!(code, Some(0));
-    // It grows while nobody looks, and then while somebody does; rows that are in are not counted again.
+    // The file grows while no process reads it and while one does; no row counts twice.
     scratch.write("log.csv", rows_of(&text, 0..2_000));
     let child = start(&scratch, &line);
     wait_for(&scratch, "state", 2_000);
@@ -587,7 +588,7 @@ fn a_growing_file_is_followed() {
     file.write_all(b"1,2,Be").expect("a row that is not complete yet");
     wait_for(&scratch, "state", 2_500);
     assert_eq!(interrupt(child).0, Some(0));
-    // It ends only when it is stopped, and then the coreset is written.
+    // When it is stopped, the coreset is written.
     let child = start(&scratch, &format!("{line} -o followed.parquet"));
     std::thread::sleep(std::time::Duration::from_millis(2000));
     assert_eq!(interrupt(child).0, Some(0));
@@ -618,7 +619,7 @@ fn a_directory_is_watched_and_each_part_counts_once() {
 }
 
 #[test]
-fn the_guarantee_of_a_stream_is_the_users() {
+fn a_stream_has_the_guarantee_that_the_user_asked_for() {
     let scratch = Scratch::new();
     let mut text = "a,b,y\n".to_string();
     for row in 0..6_000 {
@@ -643,7 +644,7 @@ fn the_guarantee_of_a_stream_is_the_users() {
 }
 
 #[test]
-fn a_full_disk_leaves_the_state_good() {
+fn a_full_disk_leaves_a_valid_state() {
     let text = Mixed::new(40_000).csv();
     let scratch = Scratch::with_csv(&text);
     let Some(disk) = SmallDisk::mount(scratch.path("disk"), "96k") else {
@@ -654,7 +655,7 @@ fn a_full_disk_leaves_the_state_good() {
     let outcome = scratch.run_with_input(line, text.as_bytes());
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
     assert!(outcome.err.contains("No space left on device"), "{}", outcome.err);
-    // What was saved is good, and goes on elsewhere.
+    // The saved state is valid and can be resumed elsewhere.
     let names: Vec<String> = names_in(&scratch.path("disk/state"));
     assert!(!names.iter().any(|name| name.starts_with(".tithe-")), "{names:?}");
     std::fs::create_dir(scratch.path("state")).expect("a directory");

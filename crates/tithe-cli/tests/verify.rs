@@ -56,7 +56,7 @@ fn a_posterior_is_verified_and_written_with_weights() {
 }
 
 #[test]
-fn resampled_draws_are_a_posterior_of_the_full_data() {
+fn resampled_draws_follow_the_full_posterior() {
     let scratch = prepared("calibrated");
     scratch.succeed("verify draws.parquet --data data.csv --write new.parquet --resample");
     assert!(scratch.succeed("inspect new.parquet").contains("nuts"));
@@ -67,19 +67,19 @@ fn resampled_draws_are_a_posterior_of_the_full_data() {
 }
 
 #[test]
-fn draws_too_far_off_are_not_drawn_anew() {
+fn inaccurate_draws_are_not_resampled() {
     let scratch = prepared("uniform");
     let line = "verify draws.parquet --data data.csv --write new.parquet";
     let refused = scratch.run(&format!("{line} --resample"));
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.err.contains("too far off to be drawn anew"), "{}", refused.err);
     assert!(!scratch.path("new.parquet").exists());
-    // Their weights can be looked at.
+    // Their weights can be written.
     scratch.succeed(line);
 }
 
 #[test]
-fn other_data_is_refused_unless_forced() {
+fn other_data_is_rejected_unless_forced() {
     let scratch = prepared("calibrated");
     let csv = Mixed::new(ROWS).csv();
     // The same rows in another order, in two files and another format, are the same data.
@@ -120,16 +120,16 @@ fn a_uniform_coreset_has_a_certificate_too() {
     let kl = number(&found["certificate"]["kl"]);
     assert!(kl > 1.0, "{found}");
     assert_eq!(found["certificate"]["verdict"], "too small");
-    // The draws say the same, as far as the posterior is Gaussian.
+    // The KL from the draws agrees, as far as the posterior is normal.
     let drawn = number(&record(&scratch, "verify draws.parquet --data data.csv")["kl"]);
     assert!((0.3..3.0).contains(&(drawn / kl)), "{drawn} and {kl}");
     let told = scratch.run(&format!("certify {CORE} --data data.csv"));
-    assert!(told.out.contains("certificate: too small\n"), "no size is named that would not do: {told:?}");
+    assert!(told.out.contains("certificate: too small\n"), "no size is suggested for this method: {told:?}");
     assert!(told.err.contains("calibrated coresets need far fewer rows"), "{told:?}");
 }
 
 #[test]
-fn a_target_takes_the_place_of_a_size() {
+fn a_target_kl_determines_the_size() {
     let scratch = Scratch::with_csv(Mixed::new(ROWS).csv());
     let built = scratch.build("data.csv --label y --kl 0.001 --threads 1");
     assert!(number(&built["certificate"]["kl"]) <= 1e-3, "{built}");
@@ -140,7 +140,7 @@ fn a_target_takes_the_place_of_a_size() {
         number(&near["certificate"]["kl"]) <= 1e-6 && number(&near["size"]) > number(&built["size"]),
         "{near}"
     );
-    // Hardly any coefficient, and hardly anything asked.
+    // Few coefficients and a large target KL.
     for (features, kl) in [("x1", "0.5"), ("x1", "1e9"), ("x1,x2", "2")] {
         let few = scratch.build(&format!("data.csv --label y --features {features} --kl {kl}"));
         assert!(number(&few["certificate"]["kl"]) <= kl.parse().expect("a number"), "{few}");
@@ -174,7 +174,7 @@ fn the_search_for_epsilon_needs_a_coreset_with_a_ball() {
     assert_eq!(scratch.run(line).code, Some(2));
     let found = record(&scratch, &format!("{line} --coreset {CORE}"));
     assert!(number(&found["epsilon_lower_bound"]) > 0.001, "{found}");
-    // A coreset that would not be looked at.
+    // A coreset that would be ignored.
     let idle = scratch.run(&format!("verify draws.parquet --data data.csv --coreset {CORE}"));
     assert!(idle.code == Some(2) && idle.err.contains("--epsilon-check"), "{idle:?}");
     scratch.write("other.csv", Mixed::new(900).csv());
@@ -189,7 +189,7 @@ fn the_search_for_epsilon_needs_a_coreset_with_a_ball() {
 }
 
 #[test]
-fn nothing_that_is_read_is_written_over() {
+fn inputs_are_not_overwritten() {
     let scratch = prepared("calibrated");
     for file in ["data.csv", "draws.parquet"] {
         let refused = scratch.run(&format!("verify draws.parquet --data data.csv --write {file}"));

@@ -195,7 +195,7 @@ fn chart(args: &CompareArgs, fit: &Fit, reference: &Fit) -> Chart {
         title: "Coefficients of two posteriors".to_string(),
         panels: vec![Panel {
             title: "Means and 90 % intervals".to_string(),
-x: Axis::categories(
+            x: Axis::categories(
                 "coefficient",
                 reference.summary.iter().map(|summary| summary.name.clone()).collect(),
             ),

@@ -1,4 +1,4 @@
-//! What the tests of the command line share: a scratch directory of their own, the program, and data to feed it.
+//! Shared by the command-line tests: a scratch directory, the program, and test data.
 
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
@@ -16,13 +16,13 @@ use tempfile::TempDir;
 pub const TITHE: &str = env!("CARGO_BIN_EXE_tithe");
 /// The output file of most tests.
 pub const CORE: &str = "core.parquet";
-/// What stands in the output file before a command that is to fail.
+/// Content of the output file before a command that must fail.
 const KEEPSAKE: &[u8] = b"what was here before";
 
-/// A directory of a test's own; commands run in it.
+/// A temporary directory in which commands run.
 pub struct Scratch(TempDir);
 
-/// What a command left behind.
+/// Exit code and output of a command.
 #[derive(Debug)]
 pub struct Outcome {
     pub code: Option<i32>,
@@ -72,7 +72,7 @@ impl Scratch {
         command
     }
 
-    /// Runs a command line whose words are separated by blanks.
+    /// Runs a command line, split at spaces.
     pub fn run(&self, line: &str) -> Outcome {
         finish(&mut self.command(line))
     }
@@ -81,7 +81,7 @@ impl Scratch {
         finish(self.command(line).write_stdin(input))
     }
 
-    /// Runs a command that must succeed; gives back its standard output.
+    /// Runs a command that must succeed, and returns its standard output.
     #[track_caller]
     pub fn succeed(&self, line: &str) -> String {
         let outcome = self.run(line);
@@ -126,7 +126,7 @@ fn finish(command: &mut Command) -> Outcome {
     Outcome { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// A number in [0, 1) that looks random: the same for the same place in the same table.
+/// A pseudo-random number in [0, 1), determined by the position in the table.
 pub fn noise(row: usize, column: usize) -> f64 {
     let mut bits =
         (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (column as u64 + 1).wrapping_mul(0xd6e8_feb8);
@@ -136,7 +136,7 @@ pub fn noise(row: usize, column: usize) -> f64 {
     (bits >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// A table of numbers and words: x1, x2 (numbers), city (text), y (0 and 1).
+/// A table with x1, x2 (numbers), city (text) and y (0 and 1).
 pub struct Mixed {
     pub x: [Vec<f64>; 2],
     pub city: Vec<&'static str>,
@@ -165,7 +165,7 @@ impl Mixed {
         text
     }
 
-    /// As Arrow; the label is a float, as in a CSV file, or an integer.
+    /// The table in Arrow format; the label is a float, as in a CSV file, or an integer.
     pub fn batch(&self, integer_label: bool) -> RecordBatch {
         let label: ArrayRef = match integer_label {
             true => Arc::new(Int64Array::from(self.y.clone())),
@@ -214,7 +214,7 @@ pub fn stream_bytes(batch: &RecordBatch, piece: usize) -> Vec<u8> {
     bytes
 }
 
-/// A coreset file as anyone would read it.
+/// A coreset file, read with the Parquet library.
 pub struct CoreFile {
     pub batch: RecordBatch,
     pub schema: Arc<Schema>,
@@ -271,7 +271,7 @@ impl CoreFile {
     }
 }
 
-/// A file system of a few kilobytes; taken down at the end.
+/// A file system of a few kilobytes, unmounted on drop.
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
