@@ -146,7 +146,8 @@ struct Protocol;
 type Seen = Vec<(u64, Vec<(u64, f64)>)>;
 
 impl Pass for Protocol {
-    const NAME: &'static str = "looking";
+    const ID: &'static str = "test-protocol";
+    const LABEL: &'static str = "recording the blocks";
     type State = Seen;
     type Worker = ();
 
@@ -168,7 +169,8 @@ impl Pass for Protocol {
 struct Failing(Vec<u64>);
 
 impl Pass for Failing {
-    const NAME: &'static str = "failing";
+    const ID: &'static str = "test-failing";
+    const LABEL: &'static str = "failing";
     type State = ();
     type Worker = ();
 

@@ -436,7 +436,8 @@ pub(crate) struct GroupingWorker {
 }
 
 impl Pass for Grouping<'_> {
-    const NAME: &'static str = "grouping the rows";
+    const ID: &'static str = "cluster-sums";
+    const LABEL: &'static str = "assigning rows to clusters";
     type State = Grouped;
     type Worker = GroupingWorker;
 

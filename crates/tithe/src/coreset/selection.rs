@@ -91,7 +91,8 @@ pub(crate) struct SelectingWorker {
 }
 
 impl Pass for Selecting<'_> {
-    const NAME: &'static str = "selecting rows";
+    const ID: &'static str = "select";
+    const LABEL: &'static str = "selecting rows";
     type State = Slots;
     type Worker = SelectingWorker;
 
@@ -135,7 +136,8 @@ impl Pass for Selecting<'_> {
 pub(crate) struct Keeping;
 
 impl Pass for Keeping {
-    const NAME: &'static str = "keeping all rows";
+    const ID: &'static str = "keep-all";
+    const LABEL: &'static str = "keeping all rows";
     type State = Vec<RowSet>;
     type Worker = ();
 

@@ -39,7 +39,8 @@ pub trait Cluster: Sync {
 #[derive(Serialize, Deserialize)]
 struct Task {
     version: String,
-    name: String,
+    /// [`Pass::ID`].
+    id: String,
     #[serde(with = "serde_bytes")]
     pass: Vec<u8>,
     columns: Columns,
@@ -102,7 +103,7 @@ impl<'a, C: Cluster> ClusterEngine<'a, C> {
         let text = self.table.fields().iter().filter(|field| field.kind == Kind::Text);
         pack(&Task {
             version: VERSION.to_string(),
-            name: P::NAME.to_string(),
+            id: P::ID.to_string(),
             pass: pack(pass)?,
             columns: Columns {
                 features: self.table.features().iter().map(|field| field.name.clone()).collect(),
@@ -145,9 +146,9 @@ impl<C: Cluster> Engine for ClusterEngine<'_, C> {
         if self.observer.cancelled() {
             return Err(ErrorKind::Cancelled.into());
         }
-        self.observer.event(Event::PassStarted { name: P::NAME, rows });
+        self.observer.event(Event::PassStarted { name: P::LABEL, rows });
         self.passes.fetch_add(1, Ordering::Relaxed);
-        let outcomes = self.cluster.run(P::NAME, &self.task(pass)?)?;
+        let outcomes = self.cluster.run(P::LABEL, &self.task(pass)?)?;
         let outcome = join(pass, &outcomes)?;
         self.observer.event(Event::RowsDone(total(&outcome.sizes)));
         self.observer.event(Event::PassFinished);
@@ -231,31 +232,39 @@ trait Job {
     fn with<P: Pass>(self, task: Task, pass: P) -> Result<Vec<u8>>;
 }
 
-/// Does a job with the pass of a task.
-fn with_pass(task: Task, job: impl Job) -> Result<Vec<u8>> {
-    macro_rules! whichever {
-        ($($pass:ty),*) => {
-            $(if task.name == <$pass as Pass>::NAME {
-                let pass: $pass = unpack(&task.pass)?;
-                return job.with(task, pass);
-            })*
-        };
-    }
-    whichever!(
-        Survey,
-        Watching<Grouping<'static>>,
-        Watching<Outset<'static>>,
-        Watching<Selecting<'static>>,
-        Watching<Keeping>,
-        Looking<'static>,
-        Watching<Pooling<'static>>,
-        Recognising<'static>,
-        Evaluating<'static>,
-        Scoring<'static>,
-        Gathering<'static>
-    );
-    Err(other_version(&format!("there is no pass '{}'", task.name)))
+/// Declares the passes that a cluster can run: the function that finds a task's pass by its identifier, and the list of
+/// identifiers and types that a test checks.
+macro_rules! passes {
+    ($($pass:ty),* $(,)?) => {
+        /// Does a job with the pass of a task.
+        fn with_pass(task: Task, job: impl Job) -> Result<Vec<u8>> {
+            match task.id.as_str() {
+                $(<$pass as Pass>::ID => {
+                    let pass: $pass = unpack(&task.pass)?;
+                    job.with(task, pass)
+                })*
+                unknown => Err(other_version(&format!("there is no pass '{unknown}'"))),
+            }
+        }
+
+        #[cfg(test)]
+        const PASSES: &[(&str, &str)] = &[$((<$pass as Pass>::ID, stringify!($pass))),*];
+    };
 }
+
+passes!(
+    Survey,
+    Watching<Grouping<'static>>,
+    Watching<Outset<'static>>,
+    Watching<Selecting<'static>>,
+    Watching<Keeping>,
+    Looking<'static>,
+    Watching<Pooling<'static>>,
+    Recognising<'static>,
+    Evaluating<'static>,
+    Scoring<'static>,
+    Gathering<'static>,
+);
 
 /// Joins outcomes in the order of the partitions.
 fn join<P: Pass>(pass: &P, outcomes: &[Vec<u8>]) -> Result<Outcome<P::State>> {
@@ -316,4 +325,49 @@ fn pack(value: &impl Serialize) -> Result<Vec<u8>> {
 
 fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     rmp_serde::from_slice(bytes).map_err(|error| other_version(&error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    /// The types that implement `Pass` in the sources, without their parameters.
+    fn implemented(folder: &Path, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).expect("a folder of sources") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                implemented(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).expect("a source file");
+                for line in text.lines().filter(|line| line.starts_with("impl")) {
+                    if let Some((_, of)) = line.split_once(" Pass for ") {
+                        found.insert(of.split(['<', ' ']).next().expect("a name").to_string());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_pass_is_listed_once() {
+        let mut found = BTreeSet::new();
+        implemented(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+        assert!(found.remove("Watching"), "the wrapper of passes has another name: {found:?}");
+        let listed = PASSES.iter().map(|(_, of)| {
+            let of = of.replace(' ', "");
+            let of = of.strip_prefix("Watching<").unwrap_or(&of);
+            of.split(['<', '>']).next().expect("a name").to_string()
+        });
+        assert_eq!(listed.clone().count(), found.len());
+        assert_eq!(listed.collect::<BTreeSet<_>>(), found, "add the pass to `passes!` above");
+    }
+
+    #[test]
+    fn identifiers_are_unique() {
+        let ids: BTreeSet<&str> = PASSES.iter().map(|(id, _)| *id).collect();
+        assert_eq!(ids.len(), PASSES.len(), "two passes have the same identifier: {PASSES:?}");
+    }
 }

@@ -90,7 +90,8 @@ pub(crate) struct Recognising<'a> {
 }
 
 impl Pass for Recognising<'_> {
-    const NAME: &'static str = "recognising the data";
+    const ID: &'static str = "fingerprint";
+    const LABEL: &'static str = "checking the fingerprint of the data";
     type State = Identity;
     type Worker = ();
 

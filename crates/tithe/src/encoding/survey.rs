@@ -248,7 +248,8 @@ fn nothing_in(table: &Table) -> String {
 }
 
 impl Pass for Survey {
-    const NAME: &'static str = "learning the columns";
+    const ID: &'static str = "survey";
+    const LABEL: &'static str = "surveying the columns";
     type State = Found;
     type Worker = Racer;
 

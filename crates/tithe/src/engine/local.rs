@@ -295,7 +295,7 @@ impl Engine for LocalEngine<'_> {
 
     fn run<P: Pass>(&self, pass: &P) -> Result<Option<P::State>> {
         let rows = Some(self.rows.load(Ordering::Relaxed)).filter(|&rows| rows > 0);
-        self.observer.event(Event::PassStarted { name: P::NAME, rows });
+        self.observer.event(Event::PassStarted { name: P::LABEL, rows });
         self.passes.fetch_add(1, Ordering::Relaxed);
         let state = self.run_over(pass, self.kept.get());
         self.observer.event(Event::PassFinished);

@@ -16,8 +16,12 @@ use crate::data::fingerprint::Fingerprint;
 ///
 /// Passes and states travel: a pass to where the rows are, its state back.
 pub trait Pass: Sync + Serialize {
-    /// What the pass is for, in a few words for a progress bar.
-    const NAME: &'static str;
+    /// Names the pass in tasks that are sent to other machines. It is unique among all passes, and does not change when the
+    /// label does. The module `distributed` lists every pass by it; a test compares that list with the sources.
+    const ID: &'static str;
+
+    /// What the pass does, in a few words for a progress bar.
+    const LABEL: &'static str;
 
     /// The result for some blocks.
     type State: Send + Serialize + DeserializeOwned;
@@ -48,7 +52,9 @@ pub(crate) struct Watching<P> {
 }
 
 impl<P: Pass> Pass for Watching<P> {
-    const NAME: &'static str = P::NAME;
+    // A pass is listed either with this wrapper or without it, never both ways.
+    const ID: &'static str = P::ID;
+    const LABEL: &'static str = P::LABEL;
     type State = (P::State, Option<Fingerprint>);
     type Worker = P::Worker;
 

@@ -208,7 +208,8 @@ impl Look {
 }
 
 impl Pass for Looking<'_> {
-    const NAME: &'static str = "a Newton step";
+    const ID: &'static str = "newton";
+    const LABEL: &'static str = "Newton step";
     type State = Look;
     type Worker = (Scratch, Vec<Lane>);
 

@@ -97,7 +97,11 @@ impl Prior {
                     bend: -fraction * fraction / (radius * scale),
                 }
             }
-            _ => self.local(x),
+            Prior::Flat
+            | Prior::Normal { .. }
+            | Prior::Cauchy { .. }
+            | Prior::StudentT { .. }
+            | Prior::SpikeSlab { .. } => self.local(x),
         }
     }
 
@@ -286,21 +290,66 @@ impl fmt::Display for Prior {
     }
 }
 
+/// How the numbers of a prior's text make the prior: one constructor per count of numbers.
+enum Constructor {
+    Constant(Prior),
+    One(fn(f64) -> Prior),
+    Two(fn(f64, f64) -> Prior),
+    Three(fn(f64, f64, f64) -> Prior),
+}
+
+impl Constructor {
+    /// How many numbers the text has.
+    fn count(&self) -> usize {
+        match self {
+            Constructor::Constant(_) => 0,
+            Constructor::One(_) => 1,
+            Constructor::Two(_) => 2,
+            Constructor::Three(_) => 3,
+        }
+    }
+
+    /// The prior with these numbers; `None` if there are too many or too few.
+    fn prior(&self, numbers: &[f64]) -> Option<Prior> {
+        match (self, numbers) {
+            (Constructor::Constant(prior), []) => Some(*prior),
+            (Constructor::One(prior), &[a]) => Some(prior(a)),
+            (Constructor::Two(prior), &[a, b]) => Some(prior(a, b)),
+            (Constructor::Three(prior), &[a, b, c]) => Some(prior(a, b, c)),
+            (
+                Constructor::Constant(_) | Constructor::One(_) | Constructor::Two(_) | Constructor::Three(_),
+                _,
+            ) => None,
+        }
+    }
+}
+
+/// Every prior that can be written: its name, its form as the help shows it, and the prior itself. Only what is in this
+/// table parses, so a name without an implementation cannot.
+const FORMS: [(&str, &str, Constructor); 6] = [
+    ("flat", "flat", Constructor::Constant(Prior::Flat)),
+    ("normal", "normal:SCALE", Constructor::One(|scale| Prior::Normal { scale })),
+    ("cauchy", "cauchy:SCALE", Constructor::One(|scale| Prior::Cauchy { scale })),
+    (
+        "student",
+        "student:DEGREES:SCALE",
+        Constructor::Two(|degrees, scale| Prior::StudentT { degrees, scale }),
+    ),
+    ("laplace", "laplace:SCALE", Constructor::One(|scale| Prior::Laplace { scale })),
+    (
+        "spike-slab",
+        "spike-slab:SPIKE:SLAB:INCLUSION",
+        Constructor::Three(|spike, slab, inclusion| Prior::SpikeSlab { spike, slab, inclusion }),
+    ),
+];
+
 impl FromStr for Prior {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Prior> {
-        const FORMS: [(&str, &str, usize); 6] = [
-            ("flat", "flat", 0),
-            ("normal", "normal:SCALE", 1),
-            ("cauchy", "cauchy:SCALE", 1),
-            ("student", "student:DEGREES:SCALE", 2),
-            ("laplace", "laplace:SCALE", 1),
-            ("spike-slab", "spike-slab:SPIKE:SLAB:INCLUSION", 3),
-        ];
         let mut parts = text.trim().split(':');
         let name = parts.next().unwrap_or_default();
-        let Some((name, form, count)) = FORMS.iter().find(|(known, ..)| *known == name) else {
+        let Some((_, form, constructor)) = FORMS.iter().find(|(known, ..)| *known == name) else {
             let forms: Vec<&str> = FORMS.iter().map(|(_, form, _)| *form).collect();
             return Err(wrong(text, format!("there is no such prior; there are {}", forms.join(", "))));
         };
@@ -311,19 +360,12 @@ impl FromStr for Prior {
                     .map_err(|_| wrong(text, format!("'{part}' is not a number; the form is {form}")))
             })
             .collect::<Result<Vec<f64>>>()?;
-        if numbers.len() != *count {
+        let Some(prior) = constructor.prior(&numbers) else {
+            let count = constructor.count();
             return Err(wrong(
                 text,
                 format!("takes {count} numbers, not {}; the form is {form}", numbers.len()),
             ));
-        }
-        let prior = match (*name, numbers.as_slice()) {
-            ("normal", &[scale]) => Prior::Normal { scale },
-            ("cauchy", &[scale]) => Prior::Cauchy { scale },
-            ("student", &[degrees, scale]) => Prior::StudentT { degrees, scale },
-            ("laplace", &[scale]) => Prior::Laplace { scale },
-            ("spike-slab", &[spike, slab, inclusion]) => Prior::SpikeSlab { spike, slab, inclusion },
-            _ => Prior::Flat,
         };
         prior.check()?;
         Ok(prior)
@@ -500,6 +542,34 @@ mod tests {
         assert!(prior.inclusion_probability(1e6).unwrap() == 1.0);
         assert!(prior.local(1e6).value.is_finite());
         assert_eq!("normal:1".parse::<Prior>().unwrap().inclusion_probability(1.0), None);
+    }
+
+    /// The position of a prior in `FORMS`. A new variant does not compile until it is added here.
+    fn position(prior: &Prior) -> usize {
+        match prior {
+            Prior::Flat => 0,
+            Prior::Normal { .. } => 1,
+            Prior::Cauchy { .. } => 2,
+            Prior::StudentT { .. } => 3,
+            Prior::Laplace { .. } => 4,
+            Prior::SpikeSlab { .. } => 5,
+        }
+    }
+
+    #[test]
+    fn every_form_parses_as_its_own_variant_and_is_written_under_its_name() {
+        for (index, (name, form, constructor)) in FORMS.iter().enumerate() {
+            // Valid for every form: the spike is narrower than the slab, and the inclusion is below 1.
+            let numbers = [0.25, 0.75, 0.5];
+            assert_eq!(form.split(':').count() - 1, constructor.count(), "{form}");
+            let text = [name.to_string()].into_iter();
+            let text = text.chain(numbers.iter().take(constructor.count()).map(f64::to_string));
+            let text = text.collect::<Vec<_>>().join(":");
+            let prior: Prior = text.parse().expect("a valid prior");
+            assert_eq!(position(&prior), index, "{form}");
+            assert_eq!(prior.to_string(), text);
+            assert_eq!(prior == Prior::Flat, *name == "flat", "{form}");
+        }
     }
 
     #[test]

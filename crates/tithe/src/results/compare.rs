@@ -246,7 +246,8 @@ pub(crate) struct ScoreSums {
 }
 
 impl Pass for Scoring<'_> {
-    const NAME: &'static str = "scoring predictions";
+    const ID: &'static str = "score";
+    const LABEL: &'static str = "scoring predictions";
     type State = ScoreSums;
     type Worker = Scratch;
 

@@ -330,7 +330,8 @@ pub(crate) struct Gathering<'a> {
 }
 
 impl Pass for Gathering<'_> {
-    const NAME: &'static str = "gathering the rows";
+    const ID: &'static str = "collect-rows";
+    const LABEL: &'static str = "collecting all rows";
     type State = Points;
     type Worker = Scratch;
 

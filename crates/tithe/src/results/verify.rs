@@ -239,7 +239,8 @@ pub(crate) struct Evaluated {
 }
 
 impl Pass for Evaluating<'_> {
-    const NAME: &'static str = "evaluating the draws";
+    const ID: &'static str = "evaluate-draws";
+    const LABEL: &'static str = "evaluating the draws";
     type State = Evaluated;
     type Worker = Scratch;
 

@@ -528,7 +528,8 @@ pub(crate) struct PoolingWorker {
 }
 
 impl Pass for Pooling<'_> {
-    const NAME: &'static str = "selecting candidates";
+    const ID: &'static str = "pool";
+    const LABEL: &'static str = "selecting candidates";
     type State = Pooled;
     type Worker = PoolingWorker;
 
@@ -579,7 +580,8 @@ pub(crate) struct Outset<'a> {
 }
 
 impl<'a> Pass for Outset<'a> {
-    const NAME: &'static str = "grouping the rows, and a Newton step";
+    const ID: &'static str = "cluster-sums-and-newton";
+    const LABEL: &'static str = "assigning rows to clusters, and a Newton step";
     type State = (<Grouping<'a> as Pass>::State, <Looking<'a> as Pass>::State);
     type Worker = (<Grouping<'a> as Pass>::Worker, <Looking<'a> as Pass>::Worker);
 
