@@ -119,7 +119,7 @@ pub fn build_elsewhere(
         let missing = roles.missing()?;
         let table = columns(&opener, &reading, &roles, watch)?;
         let engine = ClusterEngine::new(&on_thread, table, missing, reading.block_rows, watch)?;
-        build_on(&engine, missing, &settings)
+        build_on(&engine, &settings)
     });
     let py = watcher.py();
     Ok(Coreset(Arc::new(built.map_err(|stopped| runner.reason(py, stopped))?.coreset)))

@@ -54,7 +54,7 @@ pub fn build(data: &Data, options: &Bound<'_, PyAny>, watcher: &Bound<'_, PyAny>
             }
         };
         let engine = LocalEngine::new(table, &reading.engine(budget, missing), watch)?;
-        build_on(&engine, missing, &settings)
+        build_on(&engine, &settings)
     })?;
     Ok(Coreset(Arc::new(built.coreset)))
 }

@@ -100,7 +100,6 @@ impl Cell for Truth {
         let settings = fit_settings(&self.drawing, TRUTH_SEED);
         let exact = build_on(
             &engine,
-            Missing::Error,
             &BuildSettings {
                 method: Method::Sensitivity,
                 size: Size::Rows(FEW_DISTINCT.min(data.train.rows() / 4)),
@@ -113,10 +112,10 @@ impl Cell for Truth {
             (fit_coreset(&exact, &settings, &Silent)?, exact.rows.len() as u64)
         } else {
             let rows = exact.provenance.rows;
-            (fit_data(&engine, Missing::Error, &data.encoding, &settings, MEMORY)?, rows)
+            (fit_data(&engine, &data.encoding, &settings, MEMORY)?, rows)
         };
         let laplace = FitSettings { sampler: Sampler::Laplace, ..fit_settings(&self.drawing, Seed(1)) };
-        let laplace = fit_data(&engine, Missing::Error, &data.encoding, &laplace, MEMORY)?;
+        let laplace = fit_data(&engine, &data.encoding, &laplace, MEMORY)?;
         let fit = looked_at(fit, &self.drawing);
         let laplace = judge(&looked_at(laplace, &self.drawing), &fit, &data)?;
         let scores = score(&data.test.engine()?, &fit, SCORED)?;
@@ -223,7 +222,7 @@ impl Cell for Few {
         let settings = self.build_settings(&data);
         let coreset = match self.approach {
             Approach::Stream => streamed(&data, &settings, &truth)?,
-            _ => build_on(&data.train.engine()?, Missing::Error, &settings)?.coreset,
+            _ => build_on(&data.train.engine()?, &settings)?.coreset,
         };
         let build_seconds = start.elapsed().as_secs_f64();
         let start = Instant::now();

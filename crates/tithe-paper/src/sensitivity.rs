@@ -7,7 +7,6 @@ use tithe::coreset::Method;
 use tithe::coreset::build::{BuildSettings, build_on};
 use tithe::coreset::selection::Size;
 use tithe::coreset::sensitivity::Radius;
-use tithe::engine::Missing;
 
 use crate::data::{Set, plain_encoding};
 use crate::profile::Profile;
@@ -90,7 +89,7 @@ impl Cell for MeanBound {
             encoding,
             ..BuildSettings::default()
         };
-        let coreset = build_on(&part.engine()?, Missing::Error, &settings)?.coreset;
+        let coreset = build_on(&part.engine()?, &settings)?.coreset;
         let facts = coreset.provenance.sensitivity;
         facts
             .and_then(|facts| {

@@ -7,7 +7,6 @@ use tithe::base::error::Result;
 use tithe::base::progress::Silent;
 use tithe::base::rng::Seed;
 use tithe::coreset::build::build_on;
-use tithe::engine::Missing;
 use tithe::mcmc::{Sampler, Settings};
 use tithe::results::fit::{FitSettings, fit_coreset};
 
@@ -67,9 +66,8 @@ impl Cell for Timing {
         // k = 6 for every set, as in the paper's figure.
         let few =
             Few { clusters: 6, ..Few::new(context.profile, self.set, self.approach, self.size, self.repeat) };
-        let (built, build_seconds) = least(self.takes, || {
-            build_on(&data.train.engine()?, Missing::Error, &few.build_settings(&data))
-        })?;
+        let (built, build_seconds) =
+            least(self.takes, || build_on(&data.train.engine()?, &few.build_settings(&data)))?;
         let half = self.iterations / 2;
         let settings = FitSettings {
             sampler: Sampler::Mala { preconditioned: false },

@@ -148,7 +148,7 @@ fn merged(seeds: u64) -> Result<()> {
     let kl = |coreset: &Coreset| -> Result<f64> {
         Ok(certify(&engine, coreset, &CertifySettings::default())?.certificate.kl)
     };
-    let single = kl(&build_on(&engine, Missing::Error, &settings(0))?.coreset)?;
+    let single = kl(&build_on(&engine, &settings(0))?.coreset)?;
     let mut shards = data.shards(SHARDS, &settings(0))?;
     let (mut found, mut told) = (Vec::new(), Vec::new());
     for seed in 0..seeds {
@@ -222,7 +222,7 @@ fn main() -> Result<()> {
                     };
                     let fresh = data.engine()?;
                     let start = Instant::now();
-                    build_on(&fresh, Missing::Error, &settings)?;
+                    build_on(&fresh, &settings)?;
                     build_seconds.push(start.elapsed().as_secs_f64());
                     let settings =
                         TreeSettings { build: settings, missing: Missing::Error, threads: None, reference };

@@ -10,7 +10,7 @@ use tithe::data::generate::Recipe;
 use tithe::data::source::memory::Columns;
 use tithe::data::table::{Roles, Table};
 use tithe::encoding::survey::EncodingSettings;
-use tithe::engine::{EngineSettings, LocalEngine, Missing};
+use tithe::engine::{EngineSettings, LocalEngine};
 
 fn roles() -> Roles {
     Roles { label: "y".into(), ..Roles::default() }
@@ -62,7 +62,7 @@ fn mixture(seed: u64, settings: &EngineSettings, size: usize, method: Method) ->
     let engine = LocalEngine::new(table, settings, &Silent).expect("an engine");
     let settings =
         BuildSettings { method, size: Size::Rows(size), seed: Seed(seed), ..BuildSettings::default() };
-    build_on(&engine, Missing::Error, &settings).expect("a coreset").coreset
+    build_on(&engine, &settings).expect("a coreset").coreset
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn weighted_sums_are_unbiased() {
                 encoding: plain_encoding(),
                 ..BuildSettings::default()
             };
-            let coreset = build_on(&engine, Missing::Error, &settings).expect("a coreset").coreset;
+            let coreset = build_on(&engine, &settings).expect("a coreset").coreset;
             let mut estimate = [0.0; 5];
             for (position, weight) in coreset.rows.positions.iter().zip(&coreset.weights) {
                 let f = f(*position as usize);

@@ -120,13 +120,13 @@ fn settings(method: Method) -> BuildSettings {
 
 fn built_here(here: &Here, all: &RecordBatch, block_rows: usize, method: Method) -> Result<Vec<u8>> {
     let engine = ClusterEngine::new(here, table(all), Missing::Error, Some(block_rows), &Silent)?;
-    coreset_bytes(&build_on(&engine, Missing::Error, &settings(method))?.coreset)
+    coreset_bytes(&build_on(&engine, &settings(method))?.coreset)
 }
 
 fn built_locally(all: &RecordBatch, block_rows: usize, method: Method) -> Vec<u8> {
     let engine = EngineSettings { block_rows: Some(block_rows), ..EngineSettings::default() };
     let engine = LocalEngine::new(table(all), &engine, &Silent).expect("an engine");
-    let built = build_on(&engine, Missing::Error, &settings(method)).expect("a coreset");
+    let built = build_on(&engine, &settings(method)).expect("a coreset");
     coreset_bytes(&built.coreset).expect("bytes")
 }
 
@@ -146,7 +146,7 @@ fn partitions_of_many_blocks_and_of_none_agree_with_one_machine() {
     let here = Here::new(split(&all, &[0, 9500, 0, 500, 9999, 1, 0]));
     let engine =
         ClusterEngine::new(&here, table(&all), Missing::Error, Some(1000), &Silent).expect("an engine");
-    let built = build_on(&engine, Missing::Error, &settings(Method::Calibrated)).expect("a coreset").coreset;
+    let built = build_on(&engine, &settings(Method::Calibrated)).expect("a coreset").coreset;
     assert_eq!(built.provenance.rows, 20_000);
     let certificate = built.provenance.calibration.as_ref().expect("a certificate");
     assert!(certificate.certificate.kl < 1e-3, "{}", certificate.certificate.kl);
@@ -177,7 +177,7 @@ fn joined_outcomes_give_the_same_choice_of_rows() {
         let engine =
             ClusterEngine::new(here, table(&all), Missing::Error, Some(600), &Silent).expect("an engine");
         [Method::Uniform, Method::Calibrated].map(|method| {
-            let built = build_on(&engine, Missing::Error, &settings(method)).expect("a coreset");
+            let built = build_on(&engine, &settings(method)).expect("a coreset");
             built.coreset.rows.positions
         })
     };
@@ -196,13 +196,13 @@ fn rows_are_chosen_as_often_as_on_one_machine() {
             let built = match here {
                 Some(here) => {
                     let engine = ClusterEngine::new(here, table(&all), Missing::Error, Some(300), &Silent);
-                    build_on(&engine.expect("an engine"), Missing::Error, &settings)
+                    build_on(&engine.expect("an engine"), &settings)
                 }
                 None => {
                     // Another seed: the same one might choose the same rows.
                     let settings = BuildSettings { seed: Seed(seed + 10_000), ..settings };
                     let engine = LocalEngine::new(table(&all), &EngineSettings::default(), &Silent);
-                    build_on(&engine.expect("an engine"), Missing::Error, &settings)
+                    build_on(&engine.expect("an engine"), &settings)
                 }
             };
             for position in built.expect("a coreset").coreset.rows.positions {
@@ -243,14 +243,14 @@ fn exact_coresets_and_guarantees_are_the_same_and_notice_other_rows() {
             let settings = BuildSettings { size, ..settings(method) };
             let built = |here: &Here| {
                 let engine = ClusterEngine::new(here, table(rows), Missing::Error, Some(1500), &Silent)?;
-                build_on(&engine, Missing::Error, &settings).map(|built| built.coreset)
+                build_on(&engine, &settings).map(|built| built.coreset)
             };
             let here = Here::new(split(rows, &[1500, 1500]));
             let coreset = built(&here).expect("a coreset");
             assert_eq!(coreset.provenance.exact, exact, "{method:?} {size:?}");
             let local = EngineSettings { block_rows: Some(1500), ..EngineSettings::default() };
             let local = LocalEngine::new(table(rows), &local, &Silent).expect("an engine");
-            let local = build_on(&local, Missing::Error, &settings).expect("a coreset").coreset;
+            let local = build_on(&local, &settings).expect("a coreset").coreset;
             let bytes = |coreset| coreset_bytes(coreset).expect("bytes");
             assert!(bytes(&coreset) == bytes(&local), "{method:?} {size:?}");
             for from in 1..here.runs.load(Ordering::Relaxed) {
@@ -289,7 +289,7 @@ fn data_that_changes_between_passes_is_refused() {
     let here = Here { changes: Some((last, Change::IsReversed)), ..Here::new(split(&all, &[2500, 2500])) };
     let engine =
         ClusterEngine::new(&here, table(&all), Missing::Error, Some(1000), &Silent).expect("an engine");
-    let built = build_on(&engine, Missing::Error, &settings(Method::Calibrated)).expect("a coreset").coreset;
+    let built = build_on(&engine, &settings(Method::Calibrated)).expect("a coreset").coreset;
     let certificate = built.provenance.calibration.as_ref().expect("a certificate");
     assert!(certificate.certificate.kl < 1e-3, "{}", certificate.certificate.kl);
 }

@@ -12,7 +12,7 @@ use tithe::coreset::{Coreset, Method};
 use tithe::data::source::memory::Columns;
 use tithe::data::table::{Roles, Table};
 use tithe::encoding::survey::EncodingSettings;
-use tithe::engine::{EngineSettings, LocalEngine, Missing};
+use tithe::engine::{EngineSettings, LocalEngine};
 
 fn build(
     columns: &[(&str, &[f64])],
@@ -28,7 +28,7 @@ fn build(
         EngineSettings { threads: Some(threads), block_rows: Some(block_rows), ..EngineSettings::default() };
     let engine = LocalEngine::new(table, &engine_settings, &Silent).expect("an engine");
     let encoding = EncodingSettings { intercept: false, standardize: false, ..EncodingSettings::default() };
-    build_on(&engine, Missing::Error, &BuildSettings { encoding, ..settings }).expect("a coreset").coreset
+    build_on(&engine, &BuildSettings { encoding, ..settings }).expect("a coreset").coreset
 }
 
 /// The shares that the lemma gives with one cluster:

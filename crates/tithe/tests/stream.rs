@@ -344,9 +344,7 @@ fn errors_compose_as_the_paper_says() {
         let parts: Vec<Coreset> = (0..leaves)
             .map(|leaf| {
                 let engine = engine(slice(leaf * each..(leaf + 1) * each));
-                tithe::coreset::build::build_on(&engine, Missing::Error, &step(leaf as u64))
-                    .expect("a coreset")
-                    .coreset
+                tithe::coreset::build::build_on(&engine, &step(leaf as u64)).expect("a coreset").coreset
             })
             .collect();
         let join = |parts: &[Coreset], salt: u64| {

@@ -11,7 +11,7 @@ use tithe::data::source::memory::{Batches, Columns};
 use tithe::data::table::{Roles, Table};
 use tithe::encoding::survey::{EncodingSettings, Learnt, survey};
 use tithe::encoding::{Coding, LabelValue};
-use tithe::engine::{EngineSettings, LocalEngine, Missing};
+use tithe::engine::{EngineSettings, LocalEngine};
 
 fn learn(
     source: Box<dyn Source>,
@@ -24,7 +24,7 @@ fn learn(
     let engine_settings =
         EngineSettings { threads: Some(2), block_rows: Some(block_rows), ..EngineSettings::default() };
     let engine = LocalEngine::new(table, &engine_settings, &Silent).expect("an engine");
-    survey(&engine, settings, Missing::Error, 2, Seed(1)).expect("learnt")
+    survey(&engine, settings, 2, Seed(1)).expect("learnt")
 }
 
 proptest! {

@@ -13,7 +13,7 @@ use tithe::data::block::{Column, RowSet, Segment};
 use tithe::data::source::memory::Columns;
 use tithe::data::table::{Roles, Table};
 use tithe::encoding::survey::EncodingSettings;
-use tithe::engine::{Engine, EngineSettings, LocalEngine, Missing};
+use tithe::engine::{Engine, EngineSettings, LocalEngine};
 use tithe::mcmc::{Sampler, Settings};
 use tithe::results::epsilon_search::largest_relative_error;
 use tithe::results::fit::{Fit, FitSettings, fit_coreset, fit_data};
@@ -53,7 +53,7 @@ fn engine_of(data: Named) -> LocalEngine<'static> {
 }
 
 fn built(engine: &LocalEngine<'_>, settings: BuildSettings) -> Coreset {
-    build_on(engine, Missing::Error, &settings).expect("a coreset").coreset
+    build_on(engine, &settings).expect("a coreset").coreset
 }
 
 fn sized(method: Method, size: usize) -> BuildSettings {
@@ -69,8 +69,7 @@ fn corrected_means_are_those_of_a_long_run_on_all_rows() {
     let engine = engine_of(skewed(6_000, 6));
     let draws = Settings { draws: 2000, ..FitSettings::default().draws };
     let settings = FitSettings { draws, ..FitSettings::default() };
-    let truth = fit_data(&engine, Missing::Error, &EncodingSettings::default(), &settings, 1 << 30)
-        .expect("a posterior");
+    let truth = fit_data(&engine, &EncodingSettings::default(), &settings, 1 << 30).expect("a posterior");
     // Few rows, so that there is something to correct.
     for (size, off) in [(30, true), (300, false)] {
         let fit = fitted(&built(&engine, sized(Method::Calibrated, size)));
@@ -119,7 +118,7 @@ fn a_posterior_of_all_rows_needs_no_correction_but_laplace_does() {
     let engine = engine_of(data);
     let fit = |sampler| {
         let settings = FitSettings { sampler, ..FitSettings::default() };
-        fit_data(&engine, Missing::Error, &EncodingSettings::default(), &settings, 1 << 30).expect("a fit")
+        fit_data(&engine, &EncodingSettings::default(), &settings, 1 << 30).expect("a fit")
     };
     let kl = |fit: &Fit| verify(&engine, fit, &VerifySettings::default()).expect("verified").kl;
     let (exact, approximate) = (kl(&fit(Sampler::Nuts)), kl(&fit(Sampler::Laplace)));
@@ -219,8 +218,7 @@ fn far_from_normal() -> Named {
 fn where_laplace_is_wrong_a_calibrated_coreset_is_not() {
     let engine = engine_of(far_from_normal());
     let settings = FitSettings { sampler: Sampler::Laplace, ..FitSettings::default() };
-    let laplace =
-        fit_data(&engine, Missing::Error, &EncodingSettings::default(), &settings, 1 << 30).expect("a fit");
+    let laplace = fit_data(&engine, &EncodingSettings::default(), &settings, 1 << 30).expect("a fit");
     let kl = |fit: &Fit| verify(&engine, fit, &VerifySettings::default()).expect("verified").kl;
     let approximate = kl(&laplace);
     let drawn = kl(&fitted(&built(&engine, sized(Method::Calibrated, 400))));
@@ -314,10 +312,10 @@ fn a_target_is_met_with_few_rows_or_refused_with_the_best() {
     let again = certify(&engine, &coreset, &CertifySettings::default()).expect("certified");
     assert!(again.certificate.kl <= 1.1e-3, "{}", again.certificate.kl);
 
-    let refused = build_on(&engine, Missing::Error, &kl(1e-30)).expect_err("out of reach");
+    let refused = build_on(&engine, &kl(1e-30)).expect_err("out of reach");
     assert!(refused.to_string().starts_with("a KL of 0.000"), "{refused}");
     for method in [Method::Uniform, Method::Sensitivity] {
-        let refused = build_on(&engine, Missing::Error, &BuildSettings { method, ..kl(0.1) });
+        let refused = build_on(&engine, &BuildSettings { method, ..kl(0.1) });
         assert!(matches!(refused.expect_err("no certificate").kind(), ErrorKind::Setting { .. }));
     }
     // Data smaller than the first size is kept whole.

@@ -34,7 +34,7 @@ pub fn run(args: &BuildArgs) -> Result<()> {
 
     let watcher = Watcher::new(args.show.quiet);
     let engine = LocalEngine::new(table, &plan::engine(&args.engine, missing), &watcher)?;
-    let built = build_on(&engine, missing, &settings)?;
+    let built = build_on(&engine, &settings)?;
     write_coreset(&built.coreset, output)?;
 
     let full_fit = full_fit_seconds(&built.coreset, args.engine.threads)?;

@@ -12,7 +12,7 @@ use tithe::data::generate::Recipe;
 use tithe::data::source::memory::Columns;
 use tithe::data::table::{Roles, Table};
 use tithe::encoding::survey::EncodingSettings;
-use tithe::engine::{EngineSettings, LocalEngine, Missing};
+use tithe::engine::{EngineSettings, LocalEngine};
 use tithe::mcmc::{Sampler, Settings};
 use tithe::results::fit::{Fit, FitSettings, fit_coreset, fit_data};
 
@@ -100,7 +100,7 @@ fn compare_methods(recipe: Recipe, args: &DemoArgs) -> Result<Comparison> {
     };
     let build = |method| -> Result<(Coreset, f64)> {
         let start = Instant::now();
-        let built = build_on(&engine, Missing::Error, &BuildSettings { method, ..build_settings.clone() })?;
+        let built = build_on(&engine, &BuildSettings { method, ..build_settings.clone() })?;
         Ok((built.coreset, start.elapsed().as_secs_f64()))
     };
     let fit_settings = FitSettings {
@@ -127,10 +127,7 @@ fn compare_methods(recipe: Recipe, args: &DemoArgs) -> Result<Comparison> {
         )
     } else {
         let laplace = FitSettings { sampler: Sampler::Laplace, ..fit_settings.clone() };
-        (
-            fit_data(&engine, Missing::Error, &encoding, &laplace, 0)?,
-            "normal approximation at the mode of all rows",
-        )
+        (fit_data(&engine, &encoding, &laplace, 0)?, "normal approximation at the mode of all rows")
     };
     let reference_seconds = start.elapsed().as_secs_f64();
 

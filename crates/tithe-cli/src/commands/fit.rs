@@ -155,7 +155,7 @@ fn fit_all(args: &FitArgs, settings: &tithe::results::fit::FitSettings, watcher:
         engine.memory = memory - points;
     }
     let engine = LocalEngine::new(Table::new(source, &roles)?, &engine, watcher)?;
-    fit_data(&engine, missing, &plan::encoding(&args.columns), settings, points)
+    fit_data(&engine, &plan::encoding(&args.columns), settings, points)
 }
 
 /// The files to write: one, or one per chain.

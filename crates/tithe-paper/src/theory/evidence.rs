@@ -8,7 +8,6 @@ use tithe::coreset::build::{BuildSettings, build_on};
 use tithe::coreset::selection::Size;
 use tithe::coreset::sensitivity::Radius;
 use tithe::data::points::Points;
-use tithe::engine::Missing;
 use tithe::model::{Posterior, Prior, Priors};
 
 use super::guarantee::values;
@@ -82,7 +81,7 @@ impl Cell for Evidence {
             encoding: plain_encoding(),
             ..BuildSettings::default()
         };
-        let own = build_on(&engine, Missing::Error, &settings)?.coreset.points()?;
+        let own = build_on(&engine, &settings)?.coreset.points()?;
         let theta = disc(RADIUS, 24, 96);
         let epsilon = values(&full, &theta)
             .iter()

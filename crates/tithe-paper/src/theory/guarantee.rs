@@ -8,7 +8,6 @@ use tithe::coreset::build::{BuildSettings, build_on};
 use tithe::coreset::selection::Size;
 use tithe::coreset::sensitivity::Radius;
 use tithe::data::points::Points;
-use tithe::engine::Missing;
 use tithe::model::likelihood::ValueSums;
 
 use super::{disc, plane, points_of};
@@ -86,7 +85,7 @@ impl Cell for Guarantee {
                 encoding: plain_encoding(),
                 ..BuildSettings::default()
             };
-            let coreset = build_on(&engine, Missing::Error, &settings)?.coreset;
+            let coreset = build_on(&engine, &settings)?.coreset;
             let own = values(&coreset.points()?, &theta);
             let error =
                 full.iter().zip(&own).map(|(full, own)| ((full - own) / full).abs()).fold(0.0, f64::max);

@@ -11,7 +11,6 @@ use tithe::coreset::build::{BuildSettings, build_on};
 use tithe::coreset::selection::Size;
 use tithe::coreset::sensitivity::Radius;
 use tithe::data::generate::Recipe;
-use tithe::engine::Missing;
 
 use crate::data::{Part, plain_encoding};
 use crate::profile::Profile;
@@ -91,7 +90,7 @@ impl Cell for MixtureBound {
             encoding: plain_encoding(),
             ..BuildSettings::default()
         };
-        let facts = build_on(&engine, Missing::Error, &settings)?.coreset.provenance.sensitivity;
+        let facts = build_on(&engine, &settings)?.coreset.provenance.sensitivity;
         let by_clustering = facts
             .and_then(|facts| facts.mean_bound)
             .ok_or_else(|| ErrorKind::Numerical { what: "there is no mean bound".to_string(), help: None })?;

@@ -8,7 +8,7 @@ use tithe::coreset::build::{BuildSettings, Built, build_on};
 use tithe::data::source::Source;
 use tithe::data::table::{Roles, Table};
 use tithe::encoding::survey::EncodingSettings;
-use tithe::engine::{EngineSettings, LocalEngine, Missing};
+use tithe::engine::{EngineSettings, LocalEngine};
 
 /// The words after the program's name, without those that `cargo bench` adds.
 pub fn arguments() -> Vec<String> {
@@ -28,6 +28,6 @@ pub fn timed_build(source: Box<dyn Source>, memory: u64, settings: &BuildSetting
     let engine_settings = EngineSettings { memory, ..EngineSettings::default() };
     let engine = LocalEngine::new(table, &engine_settings, &Silent).expect("an engine");
     let start = Instant::now();
-    let built = build_on(&engine, Missing::Error, settings).expect("a coreset");
+    let built = build_on(&engine, settings).expect("a coreset");
     (start.elapsed().as_secs_f64(), built)
 }

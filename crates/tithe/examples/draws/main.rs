@@ -11,7 +11,6 @@ use tithe::base::progress::Silent;
 use tithe::base::rng::Seed;
 use tithe::coreset::build::{BuildSettings, build_on};
 use tithe::coreset::selection::Size;
-use tithe::engine::Missing;
 use tithe::mcmc::{Sampler, Settings};
 use tithe::results::fit::{FitSettings, fit_coreset, fit_data};
 use tithe::results::verify::{VerifySettings, verify};
@@ -24,14 +23,14 @@ fn line(name: &str, size: usize) -> Result<()> {
     };
     let built =
         BuildSettings { size: Size::Rows(size), encoding: encoding.clone(), ..BuildSettings::default() };
-    let coreset = build_on(&engine, Missing::Error, &built)?.coreset;
+    let coreset = build_on(&engine, &built)?.coreset;
     let fit = fit_coreset(&coreset, &settings(1000, 1), &Silent)?;
     let laplace = FitSettings { sampler: Sampler::Laplace, ..settings(1000, 2) };
-    let laplace = fit_data(&engine, Missing::Error, &encoding, &laplace, 0)?;
+    let laplace = fit_data(&engine, &encoding, &laplace, 0)?;
     let all = VerifySettings { draws: 4000, force: false };
     let approximate = verify(&engine, &laplace, &all)?;
     let found = verify(&engine, &fit, &all)?;
-    let truth = fit_data(&engine, Missing::Error, &encoding, &settings(2500, 3), 8 << 30)?;
+    let truth = fit_data(&engine, &encoding, &settings(2500, 3), 8 << 30)?;
     // The difference of two means in units of its own standard error: the corrected mean's is the draws' over the root of what
     // a weight leaves of one.
     let mut scores: Vec<f64> = found

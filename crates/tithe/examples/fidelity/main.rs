@@ -16,7 +16,7 @@ use tithe::coreset::certify::{CertifySettings, certify};
 use tithe::coreset::selection::Size;
 use tithe::coreset::{Coreset, Method};
 use tithe::encoding::full_data::identity;
-use tithe::engine::{Engine, Missing};
+use tithe::engine::Engine;
 
 /// Name and size of each line.
 const LINES: [(&str, usize); 9] = [
@@ -54,7 +54,7 @@ impl Way {
             Way::Gradients | Way::QuasiNewton => Method::Uniform,
         };
         let seed = settings.seed;
-        let coreset = build_on(engine, Missing::Error, &BuildSettings { method, ..settings })?.coreset;
+        let coreset = build_on(engine, &BuildSettings { method, ..settings })?.coreset;
         match self {
             Way::Ours(_) => Ok(coreset),
             Way::Gradients => peers::match_gradients(engine, &coreset),

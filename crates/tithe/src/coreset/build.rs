@@ -21,7 +21,7 @@ use crate::data::table::{Roles, Table};
 use crate::encoding::Encoding;
 use crate::encoding::survey::{EncodingSettings, Learnt, survey};
 use crate::engine::pass::{Pass, Watching};
-use crate::engine::{Engine, EngineSettings, LocalEngine, Missing};
+use crate::engine::{Engine, EngineSettings, LocalEngine};
 use crate::model::quadratic::Quadratic;
 use crate::reservoir::slots::{Picked, Races, Slots};
 
@@ -113,35 +113,25 @@ pub struct Built {
 pub fn build(source: Box<dyn Source>, roles: &Roles, settings: &BuildSettings) -> Result<Coreset> {
     let table = Table::new(source, roles)?;
     let engine = LocalEngine::new(table, &EngineSettings::default(), &Silent)?;
-    build_on(&engine, Missing::Error, settings).map(|built| built.coreset)
+    build_on(&engine, settings).map(|built| built.coreset)
 }
 
 /// Builds a coreset of an engine's table.
-pub fn build_on(engine: &impl Engine, missing: Missing, settings: &BuildSettings) -> Result<Built> {
-    build_part(engine, missing, settings, Place::Alone)
+pub fn build_on(engine: &impl Engine, settings: &BuildSettings) -> Result<Built> {
+    build_part(engine, settings, Place::Alone)
 }
 
 /// Builds a coreset of an engine's table where that may be a part of something larger; only calibration takes note of it.
-pub(crate) fn build_part(
-    engine: &impl Engine,
-    missing: Missing,
-    settings: &BuildSettings,
-    place: Place<'_>,
-) -> Result<Built> {
+pub(crate) fn build_part(engine: &impl Engine, settings: &BuildSettings, place: Place<'_>) -> Result<Built> {
     settings.check()?;
-    engine.install(|| build_steps(engine, missing, settings, place))
+    engine.install(|| build_steps(engine, settings, place))
 }
 
-fn build_steps(
-    engine: &impl Engine,
-    missing: Missing,
-    settings: &BuildSettings,
-    place: Place<'_>,
-) -> Result<Built> {
+fn build_steps(engine: &impl Engine, settings: &BuildSettings, place: Place<'_>) -> Result<Built> {
     let mut clock = Clock::start();
 
     // What the columns hold, and some rows for the clustering.
-    let learnt = survey(engine, &settings.encoding, missing, settings.clusters, settings.seed)?;
+    let learnt = survey(engine, &settings.encoding, settings.clusters, settings.seed)?;
     clock.lap("survey");
     let mut let_go = false;
     let selected = match settings.method {
@@ -181,7 +171,7 @@ fn build_steps(
             fingerprint: learnt.fingerprint,
             passes: engine.passes(),
             seed: settings.seed,
-            missing,
+            missing: engine.missing(),
             sensitivity: selected.facts,
             calibration: selected.calibration,
             composition: None,

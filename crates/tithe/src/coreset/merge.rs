@@ -159,8 +159,7 @@ pub(crate) fn compress(
         encoding: EncodingSettings { known: Some(known), ..settings.encoding.clone() },
         ..settings.clone()
     };
-    let Built { coreset: built, remainder, let_go, .. } =
-        build_part(&engine, Missing::Error, &settings, place)?;
+    let Built { coreset: built, remainder, let_go, .. } = build_part(&engine, &settings, place)?;
     let positions = built.rows.positions.iter().map(|&row| rows.positions[row as usize]).collect();
     let kl = if let_go { None } else { place.composed_kl(before.composed().kl, &built.provenance) };
     let provenance = compressed(before, built.provenance, kl);

@@ -155,6 +155,10 @@ impl<C: Cluster> Engine for ClusterEngine<'_, C> {
         self.place(pass, outcome)
     }
 
+    fn missing(&self) -> Missing {
+        self.missing
+    }
+
     fn passes(&self) -> usize {
         self.passes.load(Ordering::Relaxed)
     }

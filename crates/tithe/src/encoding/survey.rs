@@ -167,7 +167,6 @@ pub struct Learnt {
 pub fn survey(
     engine: &impl Engine,
     settings: &EncodingSettings,
-    missing: Missing,
     clusters: usize,
     seed: Seed,
 ) -> Result<Learnt> {
@@ -176,7 +175,7 @@ pub fn survey(
     let pass = Survey { features, max_levels: settings.max_levels, races: Races::new(1000 * clusters), seed };
     let found = engine.run(&pass)?.ok_or_else(|| no_rows(nothing_in(table)))?;
     let row_name = |row| engine.row_name(row);
-    check(table, &found, missing, &row_name)?;
+    check(table, &found, engine.missing(), &row_name)?;
     let (encoding, warnings) = match &settings.known {
         Some(known) => (fitting(known, settings.unseen, table, &found, &row_name)?, Vec::new()),
         None => learn(table, &found, settings, &row_name)?,

@@ -25,6 +25,9 @@ pub trait Engine: Sync {
     /// Runs a pass over all blocks; `None` if there are none.
     fn run<P: Pass>(&self, pass: &P) -> Result<Option<P::State>>;
 
+    /// What the engine does with rows that have a missing, infinite or inexact value.
+    fn missing(&self) -> Missing;
+
     /// How many passes have read the data.
     fn passes(&self) -> usize;
 
@@ -300,6 +303,10 @@ impl Engine for LocalEngine<'_> {
         let state = self.run_over(pass, self.kept.get());
         self.observer.event(Event::PassFinished);
         state
+    }
+
+    fn missing(&self) -> Missing {
+        self.missing
     }
 
     fn passes(&self) -> usize {

@@ -518,7 +518,7 @@ mod tests {
     use crate::data::source::memory::Columns;
     use crate::data::table::{Roles, Table};
     use crate::encoding::survey::{EncodingSettings, survey};
-    use crate::engine::{EngineSettings, LocalEngine, Missing};
+    use crate::engine::{EngineSettings, LocalEngine};
 
     #[test]
     fn the_mode_has_no_gradient_even_from_afar() {
@@ -550,7 +550,7 @@ mod tests {
         let source = Columns::new(columns).expect("columns");
         let table = Table::new(Box::new(source), &roles).expect("a table");
         let engine = LocalEngine::new(table, &EngineSettings::default(), &Silent).expect("an engine");
-        let learnt = survey(&engine, &EncodingSettings::default(), Missing::Error, 6, Seed(0)).expect("rows");
+        let learnt = survey(&engine, &EncodingSettings::default(), 6, Seed(0)).expect("rows");
         let rows = engine.run(&Keeping).expect("rows").expect("some");
         let all = points(&learnt.encoding, &RowSet::concat(rows)).expect("points");
         let precision = vec![0.25; all.dim()];

@@ -136,12 +136,11 @@ pub fn fit_coreset(coreset: &Coreset, settings: &FitSettings, observer: &dyn Obs
 /// others hold them as points, in at most `memory` bytes.
 pub fn fit_data(
     engine: &impl Engine,
-    missing: Missing,
     encoding: &EncodingSettings,
     settings: &FitSettings,
     memory: u64,
 ) -> Result<Fit> {
-    let learnt = survey(engine, encoding, missing, 1, settings.draws.seed)?;
+    let learnt = survey(engine, encoding, 1, settings.draws.seed)?;
     for warning in &learnt.warnings {
         engine.observer().event(Event::Warning(warning.clone()));
     }
@@ -151,7 +150,7 @@ pub fn fit_data(
         rows_dropped: learnt.rows_read - learnt.rows,
         mass: learnt.mass,
         fingerprint: learnt.fingerprint,
-        missing,
+        missing: engine.missing(),
         warnings: learnt.warnings.clone(),
     };
     if settings.sampler == Sampler::Laplace {

@@ -650,7 +650,7 @@ fn learn(
     let quiet = Quiet(&crate::base::progress::Silent);
     let engine = LocalEngine::new(first.table()?, &engine, &quiet)?;
     let build = &settings.build;
-    let learnt = survey(&engine, &build.encoding, settings.missing, build.clusters, build.seed)?;
+    let learnt = survey(&engine, &build.encoding, build.clusters, build.seed)?;
     tree.take_encoding(learnt.encoding);
     Ok(())
 }

@@ -215,7 +215,7 @@ impl Tree {
         let rest = self.rest(self.levels.iter())?;
         let node = self.node(Node { level: 0, index: self.blocks });
         let place = self.place(rest.as_ref(), self.remainder.as_ref());
-        let mut built = build_part(&engine, settings.missing, &node, place)?;
+        let mut built = build_part(&engine, &node, place)?;
         let facts = &mut built.coreset.provenance;
         if matches!(place, Place::Step { .. }) {
             let kl = if built.let_go { None } else { place.composed_kl(Some(0.0), facts) };

@@ -1,55 +1,49 @@
-//! CSV and TSV: the header and the kinds of columns once, then rows in chunks parsed in parallel.
+//! CSV and TSV files: the names and kinds of the columns are read once, then chunks of rows are parsed in parallel.
 
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_schema::DataType;
 use memchr::{memchr, memchr_iter};
 
-use super::chunk::{Chunk, Chunker, without_mark};
+use super::chunk::{Chunk, without_mark};
 use super::guess::Guess;
 use super::input::{Input, Packing};
-use super::part::{Part, check_columns, check_names};
+use super::part::check_names;
 use super::row::{Fault, Token, row, skip_blank, token};
+use super::text::{BadRow, RowParser, TextFile, TextFormat, TextPart, field};
 use super::token::{EXACT, boolean, is_missing, number, shown};
-use super::{Scan, Unit};
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::data::block::{Column, Field, Kind, Segment, TextBuilder};
 
-/// How many rows tell what a column holds.
+/// The kinds of the columns are guessed from this many rows.
 const ROWS_LOOKED_AT: u64 = 10_000;
 
-/// How the text is to be read.
+/// How the text is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dialect {
     pub delimiter: u8,
-    /// True if the first row holds the names.
+    /// True if the first row contains the names of the columns.
     pub has_header: bool,
     /// Bytes read at a time.
     pub chunk: usize,
-    /// True if rows with too few or too many fields are left out.
+    /// True if rows with too few or too many fields are skipped.
     pub lenient: bool,
 }
 
-/// A file of delimited text.
+/// The format of a file of delimited text.
 pub(super) struct Delimited {
-    input: Arc<Input>,
-    packing: Packing,
     dialect: Dialect,
     /// Where the first row after the header begins.
     data_start: u64,
-    fields: Vec<Field>,
-    undecided: Vec<bool>,
 }
 
 impl Delimited {
     /// Reads the header and the first rows.
-    pub fn open(input: Arc<Input>, packing: Packing, dialect: Dialect) -> Result<Delimited> {
-        let path = input.path();
-        let failed = |error| packing.failure(path, error);
-        let mut chunker = Chunker::new(packing.unpack(&input)?, true, dialect.chunk);
-        let mut next_chunk = || chunker.next().map_err(failed);
+    pub fn open(input: Arc<Input>, packing: Packing, dialect: Dialect) -> Result<TextPart<Delimited>> {
+        let file = TextFile { input, packing, chunk: dialect.chunk, quoting: true };
+        let path = file.path();
+        let mut chunks = file.chunks()?;
+        let mut next_chunk = || chunks.next();
         let mut first = next_chunk()?.ok_or_else(|| Error::malformed(path, "is empty"))?;
         let mark = first.bytes().len() - without_mark(first.bytes()).len();
         // Blank lines may come before the header, even a whole chunk of them.
@@ -96,59 +90,25 @@ impl Delimited {
         }
         let fields = names.into_iter().zip(&guesses).map(|(name, guess)| field(name, guess.kind())).collect();
         let undecided = guesses.iter().map(Guess::is_undecided).collect();
-        Ok(Delimited { input, packing, dialect, data_start: chunk_start + start as u64, fields, undecided })
+        let format = Delimited { dialect, data_start: chunk_start + start as u64 };
+        Ok(TextPart { file, format, fields, undecided })
     }
 }
 
-impl Part for Delimited {
-    fn file(&self) -> &Path {
-        self.input.path()
+impl TextFormat for Delimited {
+    type Parser = Plan;
+
+    fn data_start(&self) -> u64 {
+        self.data_start
     }
 
-    fn fields(&self) -> &[Field] {
-        &self.fields
-    }
-
-    fn rows(&self) -> Option<u64> {
-        None
-    }
-
-    fn is_undecided(&self, column: usize) -> bool {
-        self.undecided[column]
-    }
-
-    fn decide(&mut self, column: usize, kind: Kind) {
-        self.fields[column] = field(std::mem::take(&mut self.fields[column].name), kind);
-        self.undecided[column] = false;
-    }
-
-    fn read_as_text(&mut self, column: usize) -> Result<()> {
-        self.decide(column, Kind::Text);
-        Ok(())
-    }
-
-    fn scan(&self, columns: &[usize], _first_row: Option<u64>) -> Result<Box<dyn Scan>> {
-        let chunker = Chunker::new(self.packing.unpack(&self.input)?, true, self.dialect.chunk);
-        self.scan_by(columns, chunker)
-    }
-
-    fn scan_once(&self, columns: &[usize], reader: Box<dyn Read + Send>) -> Result<Box<dyn Scan>> {
-        self.scan_by(columns, Chunker::eager(reader, true, self.dialect.chunk))
-    }
-}
-
-impl Delimited {
-    /// Starts reading bytes that begin with those of the file.
-    fn scan_by(&self, columns: &[usize], mut chunker: Chunker) -> Result<Box<dyn Scan>> {
-        check_columns(&self.fields, columns)?;
-        let failed = |error| self.packing.failure(self.input.path(), error);
-        chunker.skip(self.data_start).map_err(failed)?;
-        let mut used = vec![Use::Skip; self.fields.len()];
+    fn parser(&self, file: &TextFile, fields: &[Field], columns: &[usize]) -> Plan {
+        let mut used = vec![Use::Skip; fields.len()];
         let mut numbers = 0;
         let mut texts = 0;
         for &column in columns {
             if used[column] == Use::Skip {
-                let (slot, count): (fn(usize) -> Use, _) = match self.fields[column].kind {
+                let (slot, count): (fn(usize) -> Use, _) = match fields[column].kind {
                     Kind::Text => (Use::Text, &mut texts),
                     Kind::Boolean => (Use::Boolean, &mut numbers),
                     _ => (Use::Number, &mut numbers),
@@ -157,26 +117,16 @@ impl Delimited {
                 *count += 1;
             }
         }
-        let plan = Plan {
-            input: self.input.clone(),
+        Plan {
+            input: file.input.clone(),
             dialect: self.dialect,
-            names: self.fields.iter().map(|field| field.name.clone()).collect(),
+            names: fields.iter().map(|field| field.name.clone()).collect(),
             order: columns.iter().map(|&column| used[column]).collect(),
             used,
             numbers,
             texts,
-        };
-        Ok(Box::new(DelimitedScan { chunker, packing: self.packing, plan: Arc::new(plan) }))
+        }
     }
-}
-
-fn field(name: String, kind: Kind) -> Field {
-    let data_type = match kind {
-        Kind::Boolean => DataType::Boolean,
-        Kind::Text => DataType::Utf8,
-        _ => DataType::Float64,
-    };
-    Field { name, kind, data_type }
 }
 
 fn column_name(path: &Path, at: usize, token: &Token) -> Result<String> {
@@ -193,7 +143,7 @@ fn not_utf8(path: &Path) -> Error {
     .into()
 }
 
-fn look_at(guess: &mut Guess, text: &[u8]) {
+fn guess_from(guess: &mut Guess, text: &[u8]) {
     if is_missing(text) {
     } else if number(text).is_some() {
         guess.number();
@@ -204,7 +154,7 @@ fn look_at(guess: &mut Guess, text: &[u8]) {
     }
 }
 
-/// Looks at rows until there are enough; `rows` were looked at before.
+/// Guesses the kinds of the columns from the rows of a chunk, until enough rows were read; `rows` were read before.
 fn guess(
     path: &Path,
     dialect: &Dialect,
@@ -231,7 +181,7 @@ fn guess(
             return Err(ragged(path, rows, tokens.len(), names.len(), dialect));
         }
         for (guess, token) in guesses.iter_mut().zip(&tokens) {
-            look_at(guess, &token.text);
+            guess_from(guess, &token.text);
         }
         rows += 1;
         at = next;
@@ -254,7 +204,7 @@ fn quote_error(path: &Path, row: u64, column: Option<&str>, fault: Fault) -> Err
     cell(path, row, column, fault.what().to_string(), Some(fault.help()))
 }
 
-/// What becomes of a column of the file: its place among the columns of numbers or of text.
+/// What a column of the file is used for: its position among the columns of numbers or of text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Use {
     Skip,
@@ -263,115 +213,90 @@ enum Use {
     Text(usize),
 }
 
-/// What all units of a scan share.
-struct Plan {
+/// Which columns are read, and where their values go; shared by all units of a scan.
+pub(super) struct Plan {
     input: Arc<Input>,
     dialect: Dialect,
     names: Vec<String>,
     /// For each column of the file.
     used: Vec<Use>,
-    /// For each column asked for.
+    /// For each column that was asked for.
     order: Vec<Use>,
     numbers: usize,
     texts: usize,
 }
 
-struct DelimitedScan {
-    chunker: Chunker,
-    packing: Packing,
-    plan: Arc<Plan>,
-}
-
-impl Scan for DelimitedScan {
-    fn next_unit(&mut self) -> Result<Option<Box<dyn Unit>>> {
-        let chunk =
-            self.chunker.next().map_err(|error| self.packing.failure(self.plan.input.path(), error))?;
-        Ok(chunk.map(|chunk| -> Box<dyn Unit> { Box::new(DelimitedUnit { chunk, plan: self.plan.clone() }) }))
-    }
-}
-
-struct DelimitedUnit {
-    chunk: Chunk,
-    plan: Arc<Plan>,
-}
-
-impl Unit for DelimitedUnit {
-    fn first_row(&self) -> Option<u64> {
-        None
+impl RowParser for Plan {
+    fn path(&self) -> &Path {
+        self.input.path()
     }
 
-    fn file(&self) -> &Path {
-        self.plan.input.path()
-    }
-
-    fn decode(self: Box<Self>, emit: &mut dyn FnMut(Segment) -> Result<()>) -> Result<()> {
-        if self.chunk.is_cut {
-            let what = if self.chunk.has_quotes { Fault::Unclosed.what() } else { "the row does not end" };
-            return Err(cell(self.file(), 0, None, what.to_string(), None));
-        }
-        let segment = self.parse(self.chunk.bytes())?;
-        if segment.len > 0 { emit(segment) } else { Ok(()) }
-    }
-
-    fn decode_leniently(
-        self: Box<Self>,
+    fn parse(
+        &self,
+        chunk: &Chunk,
         emit: &mut dyn FnMut(Segment) -> Result<()>,
-        bad: &mut dyn FnMut(Error),
+        bad: BadRow<'_>,
     ) -> Result<()> {
-        let delimiter = self.plan.dialect.delimiter;
-        let (mut bytes, mut rows) = (self.chunk.bytes(), 0);
-        if self.chunk.is_cut {
-            return self.decode(emit);
-        }
-        // Bad rows are few: each costs another look at the rest of the chunk.
+        let (mut bytes, mut rows) = (chunk.bytes(), 0);
+        let report = match bad {
+            BadRow::Fail => return emit_rows(self.parse_bytes(chunk.has_quotes, bytes)?, emit),
+            BadRow::Report(report) => report,
+        };
+        // Bad rows are rare: after each one, the rest of the chunk is parsed again.
         loop {
-            let error = match self.parse(bytes) {
-                Ok(segment) => return if segment.len > 0 { emit(segment) } else { Ok(()) },
+            let error = match self.parse_bytes(chunk.has_quotes, bytes) {
+                Ok(segment) => return emit_rows(segment, emit),
                 Err(error) => error,
             };
             let ErrorKind::Cell { row: wrong, .. } = error.kind() else { return Err(error) };
             let wrong = *wrong;
-            let mut at = skip_blank(bytes, 0);
-            for _ in 0..wrong {
-                at = match row(bytes, at, delimiter) {
-                    Ok(Some((_, next))) => skip_blank(bytes, next),
-                    _ => return Err(error.moved_down(rows)),
-                };
-            }
-            let next = match row(bytes, at, delimiter) {
-                Ok(Some((_, next))) => next,
-                _ => line_end(bytes, at),
-            };
-            let ahead = self.parse(&bytes[..at])?;
-            if ahead.len > 0 {
-                emit(ahead)?;
-            }
-            bad(error.moved_down(rows));
+            let Some((start, end)) = self.extent(bytes, wrong) else { return Err(error.moved_down(rows)) };
+            emit_rows(self.parse_bytes(chunk.has_quotes, &bytes[..start])?, emit)?;
+            report(error.moved_down(rows));
             rows += wrong + 1;
-            bytes = &bytes[next..];
+            bytes = &bytes[end..];
         }
     }
 }
 
-impl DelimitedUnit {
-    fn parse(&self, bytes: &[u8]) -> Result<Segment> {
-        match (self.chunk.has_quotes, self.plan.dialect.delimiter) {
-            (false, b',') => self.plan.parse::<false, b','>(bytes),
-            (true, b',') => self.plan.parse::<true, b','>(bytes),
-            (false, _) => self.plan.parse::<false, b'\t'>(bytes),
-            (true, _) => self.plan.parse::<true, b'\t'>(bytes),
-        }
-    }
+/// Passes rows on, unless there are none.
+fn emit_rows(rows: Segment, emit: &mut dyn FnMut(Segment) -> Result<()>) -> Result<()> {
+    if rows.len > 0 { emit(rows) } else { Ok(()) }
 }
 
-/// Where the line that begins at `at` ends, quotes or not.
+/// Where the line that begins at `at` ends; quotes are not taken into account.
 fn line_end(bytes: &[u8], at: usize) -> usize {
     memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |length| at + length + 1)
 }
 
 impl Plan {
-    /// Parses a chunk. A number is read and its end found in one go; all else goes by [`token`].
-    fn parse<const QUOTING: bool, const DELIMITER: u8>(&self, bytes: &[u8]) -> Result<Segment> {
+    fn parse_bytes(&self, has_quotes: bool, bytes: &[u8]) -> Result<Segment> {
+        match (has_quotes, self.dialect.delimiter) {
+            (false, b',') => self.parse_rows::<false, b','>(bytes),
+            (true, b',') => self.parse_rows::<true, b','>(bytes),
+            (false, _) => self.parse_rows::<false, b'\t'>(bytes),
+            (true, _) => self.parse_rows::<true, b'\t'>(bytes),
+        }
+    }
+
+    /// Where row number `wanted` begins and ends; `None` if a row before it cannot be read. A row that cannot be read
+    /// itself ends with its line.
+    fn extent(&self, bytes: &[u8], wanted: u64) -> Option<(usize, usize)> {
+        let delimiter = self.dialect.delimiter;
+        let mut at = skip_blank(bytes, 0);
+        for _ in 0..wanted {
+            let (_, next) = row(bytes, at, delimiter).ok()??;
+            at = skip_blank(bytes, next);
+        }
+        let end = match row(bytes, at, delimiter) {
+            Ok(Some((_, next))) => next,
+            _ => line_end(bytes, at),
+        };
+        Some((at, end))
+    }
+
+    /// Parses rows. For a plain number, value and end are found in one step; all other fields are read by [`token`].
+    fn parse_rows<const QUOTING: bool, const DELIMITER: u8>(&self, bytes: &[u8]) -> Result<Segment> {
         let most_rows = memchr_iter(b'\n', bytes).count() + 1;
         let mut numbers: Vec<Vec<f64>> = (0..self.numbers).map(|_| Vec::with_capacity(most_rows)).collect();
         let mut texts: Vec<TextBuilder> = (0..self.texts).map(|_| TextBuilder::default()).collect();
@@ -471,7 +396,7 @@ impl Plan {
     }
 }
 
-/// A number that begins at `at` and ends with its field, nothing special about it; and where the field ends.
+/// An ordinary number that begins at `at` and fills its field, and where the field ends.
 #[inline(always)]
 fn plain_number<const DELIMITER: u8>(bytes: &[u8], at: usize) -> Option<(f64, usize)> {
     let (value, length) = fast_float2::parse_partial::<f64, _>(&bytes[at..]).ok()?;
@@ -482,16 +407,17 @@ fn plain_number<const DELIMITER: u8>(bytes: &[u8], at: usize) -> Option<(f64, us
         [b'\r'] | [b'\r', b'\n', ..] => end + 1,
         _ => return None,
     };
-    // Not so for missing values, infinities and integers too large: they are looked at twice.
+    // Missing values, infinities and inexact integers take the slow path.
     (value.abs() < EXACT).then_some((value, end))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::part::Part;
     use super::*;
     use proptest::prelude::*;
 
-    fn open(text: &[u8], delimiter: u8, has_header: bool, chunk: usize) -> Result<Delimited> {
+    fn open(text: &[u8], delimiter: u8, has_header: bool, chunk: usize) -> Result<TextPart<Delimited>> {
         let input = Input::from_reader("a.csv", text, 1 << 20)?;
         Delimited::open(
             Arc::new(input),
@@ -501,7 +427,7 @@ mod tests {
     }
 
     /// All rows as text, the way the engine reads them: errors count from the start of the file.
-    fn read(part: &Delimited, columns: &[usize]) -> Result<Vec<Vec<String>>> {
+    fn read(part: &TextPart<Delimited>, columns: &[usize]) -> Result<Vec<Vec<String>>> {
         let mut scan = part.scan(columns, Some(0))?;
         let mut all = Vec::new();
         while let Some(unit) = scan.next_unit()? {

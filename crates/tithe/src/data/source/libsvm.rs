@@ -1,4 +1,4 @@
-//! LIBSVM / SVMlight text: `label index:value …`, zeros left out; read as columns with the zeros put back.
+//! LIBSVM / SVMlight files: lines of `label index:value …` without the zeros, read into dense columns.
 
 use std::io::Read;
 use std::path::Path;
@@ -7,40 +7,38 @@ use std::sync::Arc;
 use arrow_schema::DataType;
 use memchr::{memchr, memchr_iter, memrchr};
 
-use super::chunk::{Chunk, Chunker, without_mark};
+use super::chunk::{Chunk, without_mark};
 use super::input::{Input, Packing};
 use super::part::{Indices, Part, check_columns};
+use super::text::{BadRow, Chunks, RowParser, TextFile, TextUnit};
 use super::token::{number, shown};
 use super::{Scan, Unit};
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::data::block::{Column, Field, Kind, Segment, TextBuilder};
 
-/// Columns are dense once read: beyond this many another tool is needed.
+/// The largest number of features: once read, columns are dense.
 const MOST_FEATURES: u32 = 20_000;
-/// Values of a segment, so that many columns do not take much memory.
+/// Values per segment: limits the memory that files with many columns need.
 const SEGMENT_VALUES: usize = 4 << 20;
 
-/// A LIBSVM file, looked through once.
+/// A LIBSVM file that was read once for its size.
 pub(super) struct Libsvm {
-    input: Arc<Input>,
-    packing: Packing,
-    chunk: usize,
+    file: TextFile,
     fields: Vec<Field>,
     found: Option<Indices>,
     indices: Indices,
-    /// Rows of each chunk.
+    /// Number of rows in each chunk.
     rows: Arc<Vec<u64>>,
 }
 
 impl Libsvm {
-    /// Looks through the file for its rows and the range of its indices.
+    /// Reads the file to count its rows and to find the range of its feature indices.
     pub fn open(input: Arc<Input>, packing: Packing, chunk: usize) -> Result<Libsvm> {
-        let path = input.path();
-        let failed = |error| packing.failure(path, error);
-        let mut chunker = Chunker::new(packing.unpack(&input)?, false, chunk);
+        let file = TextFile { input, packing, chunk, quoting: false };
+        let mut chunks = file.chunks()?;
         let mut found: Option<Indices> = None;
         let mut rows = Vec::new();
-        while let Some(chunk) = chunker.next().map_err(failed)? {
+        while let Some(chunk) = chunks.next()? {
             let mut count = 0;
             for line in lines(chunk.bytes()) {
                 count += 1;
@@ -53,12 +51,10 @@ impl Libsvm {
             rows.push(count);
         }
         if rows.is_empty() {
-            return Err(Error::malformed(path, "is empty"));
+            return Err(Error::malformed(file.path(), "is empty"));
         }
         let mut part = Libsvm {
-            input,
-            packing,
-            chunk,
+            file,
             fields: Vec::new(),
             found,
             indices: Indices { first: 1, last: 0 },
@@ -69,7 +65,7 @@ impl Libsvm {
     }
 }
 
-/// The range of indices that all the files together have, as the user says they are counted.
+/// The range of feature indices of all files together, counted from 0 or 1 as the user says.
 pub(super) fn common_indices(
     path: &Path,
     parts: impl Iterator<Item = Indices>,
@@ -101,7 +97,7 @@ pub(super) fn common_indices(
 
 impl Part for Libsvm {
     fn file(&self) -> &Path {
-        self.input.path()
+        self.file.path()
     }
 
     fn fields(&self) -> &[Field] {
@@ -137,20 +133,19 @@ impl Part for Libsvm {
     }
 
     fn scan(&self, columns: &[usize], first_row: Option<u64>) -> Result<Box<dyn Scan>> {
-        let chunker = Chunker::new(self.packing.unpack(&self.input)?, false, self.chunk);
-        self.scan_by(columns, chunker, Some(self.rows.clone()), first_row)
+        self.scan_chunks(columns, self.file.chunks()?, Some(self.rows.clone()), first_row)
     }
 
     fn scan_once(&self, columns: &[usize], reader: Box<dyn Read + Send>) -> Result<Box<dyn Scan>> {
-        self.scan_by(columns, Chunker::eager(reader, false, self.chunk), None, Some(0))
+        self.scan_chunks(columns, self.file.chunks_of(reader), None, Some(0))
     }
 }
 
 impl Libsvm {
-    fn scan_by(
+    fn scan_chunks(
         &self,
         columns: &[usize],
-        chunker: Chunker,
+        chunks: Chunks,
         rows: Option<Arc<Vec<u64>>>,
         first_row: Option<u64>,
     ) -> Result<Box<dyn Scan>> {
@@ -164,7 +159,7 @@ impl Libsvm {
             });
         }
         let plan = Plan {
-            input: self.input.clone(),
+            input: self.file.input.clone(),
             indices: self.indices,
             order: columns
                 .iter()
@@ -173,18 +168,11 @@ impl Libsvm {
             slots,
             width,
         };
-        Ok(Box::new(LibsvmScan {
-            chunker,
-            packing: self.packing,
-            plan: Arc::new(plan),
-            rows,
-            chunk: 0,
-            next_row: first_row,
-        }))
+        Ok(Box::new(LibsvmScan { chunks, plan: Arc::new(plan), rows, chunk: 0, next_row: first_row }))
     }
 }
 
-/// The lines that hold something, their comments left out.
+/// The lines that are not empty, without comments.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let bytes = without_mark(bytes);
     let has_comments = memchr(b'#', bytes).is_some();
@@ -222,7 +210,7 @@ fn tokens(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| byte.is_ascii_whitespace()).filter(|token| !token.is_empty())
 }
 
-/// SVMlight's query number, which plays no part here.
+/// True for SVMlight's query number, which is ignored.
 fn is_query(token: &[u8]) -> bool {
     token.starts_with(b"qid:")
 }
@@ -239,7 +227,7 @@ fn parse_index(digits: &[u8]) -> Option<u32> {
     Some(digits.iter().fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0')))
 }
 
-/// True if the beginning of a file, as far as its lines are whole, looks like this format.
+/// True if the complete lines at the beginning of a file look like this format.
 pub(super) fn looks_like(head: &[u8]) -> bool {
     let whole = memrchr(b'\n', head).unwrap_or_else(|| memrchr(b' ', head).unwrap_or(head.len()));
     let mut features = 0;
@@ -259,22 +247,21 @@ pub(super) fn looks_like(head: &[u8]) -> bool {
     features > 0
 }
 
-/// What all units of a scan share.
+/// Which columns are read, and where their values go; shared by all units of a scan.
 struct Plan {
     input: Arc<Input>,
     indices: Indices,
-    /// For each column of the file (the label first): its place among those read.
+    /// For each column of the file (the label first): its position among those that are read.
     slots: Vec<Option<usize>>,
-    /// For each column asked for: its place and its kind.
+    /// For each column that was asked for: its position and its kind.
     order: Vec<(usize, Kind)>,
     width: usize,
 }
 
 struct LibsvmScan {
-    chunker: Chunker,
-    packing: Packing,
+    chunks: Chunks,
     plan: Arc<Plan>,
-    /// Rows of each chunk, where the file was looked through.
+    /// Number of rows in each chunk, if they were counted before.
     rows: Option<Arc<Vec<u64>>>,
     chunk: usize,
     next_row: Option<u64>,
@@ -282,8 +269,7 @@ struct LibsvmScan {
 
 impl Scan for LibsvmScan {
     fn next_unit(&mut self) -> Result<Option<Box<dyn Unit>>> {
-        let path = self.plan.input.path();
-        let chunk = self.chunker.next().map_err(|error| self.packing.failure(path, error))?;
+        let chunk = self.chunks.next()?;
         let expected = match &self.rows {
             Some(rows) => rows.get(self.chunk).copied(),
             None => chunk.as_ref().map(|chunk| lines(chunk.bytes()).count() as u64),
@@ -293,10 +279,11 @@ impl Scan for LibsvmScan {
             (Some(chunk), Some(expected)) => {
                 let first_row = self.next_row;
                 self.next_row = first_row.map(|row| row + expected);
-                Ok(Some(Box::new(LibsvmUnit { chunk, plan: self.plan.clone(), first_row, expected })))
+                let parser = Arc::new(Counted { plan: self.plan.clone(), expected });
+                Ok(Some(Box::new(TextUnit { chunk, parser, first_row })))
             }
             (None, None) => Ok(None),
-            _ => Err(changed(path)),
+            _ => Err(changed(self.plan.input.path())),
         }
     }
 }
@@ -305,53 +292,28 @@ fn changed(path: &Path) -> Error {
     Error::malformed(path, "was changed while it was being read")
 }
 
-struct LibsvmUnit {
-    chunk: Chunk,
+/// Parses a chunk that must have the expected number of rows.
+struct Counted {
     plan: Arc<Plan>,
-    first_row: Option<u64>,
     expected: u64,
 }
 
-impl Unit for LibsvmUnit {
-    fn first_row(&self) -> Option<u64> {
-        self.first_row
-    }
-
-    fn file(&self) -> &Path {
+impl RowParser for Counted {
+    fn path(&self) -> &Path {
         self.plan.input.path()
     }
 
-    fn decode(self: Box<Self>, emit: &mut dyn FnMut(Segment) -> Result<()>) -> Result<()> {
-        self.read(emit, &mut Err)
-    }
-
-    fn decode_leniently(
-        self: Box<Self>,
-        emit: &mut dyn FnMut(Segment) -> Result<()>,
-        bad: &mut dyn FnMut(Error),
-    ) -> Result<()> {
-        self.read(emit, &mut |error| {
-            bad(error);
-            Ok(())
-        })
-    }
-}
-
-impl LibsvmUnit {
-    /// Reads all lines; `wrong` decides what becomes of one that cannot be read.
-    fn read(
+    fn parse(
         &self,
+        chunk: &Chunk,
         emit: &mut dyn FnMut(Segment) -> Result<()>,
-        wrong: &mut dyn FnMut(Error) -> Result<()>,
+        mut bad: BadRow<'_>,
     ) -> Result<()> {
         let plan = &*self.plan;
-        if self.chunk.is_cut {
-            return Err(plan.wrong(0, None, "the row does not end".to_string()));
-        }
         let most = (SEGMENT_VALUES / plan.width.max(1)).clamp(1, 65_536).min(self.expected as usize);
         let mut columns = vec![vec![0.0; most]; plan.width];
         let (mut row, mut filled) = (0, 0);
-        for line in lines(self.chunk.bytes()) {
+        for line in lines(chunk.bytes()) {
             if filled == most {
                 let full = std::mem::replace(&mut columns, vec![vec![0.0; most]; plan.width]);
                 emit(plan.segment(full, filled))?;
@@ -364,7 +326,7 @@ impl LibsvmUnit {
             match plan.parse(line, row - 1, filled, &mut columns) {
                 Ok(()) => filled += 1,
                 Err(error) => {
-                    wrong(error)?;
+                    bad.handle(error)?;
                     columns.iter_mut().for_each(|column| column[filled] = 0.0);
                 }
             }
@@ -377,7 +339,7 @@ impl LibsvmUnit {
 }
 
 impl Plan {
-    /// Parses a line into row `filled` of the columns, which holds zeros.
+    /// Parses a line into row `filled` of the columns, which contains zeros.
     fn parse(&self, line: &[u8], row: u64, filled: usize, columns: &mut [Vec<f64>]) -> Result<()> {
         let mut tokens = tokens(line);
         let label = tokens.next().unwrap_or_default();
@@ -411,7 +373,7 @@ impl Plan {
                 None => is_outside = true,
             }
         }
-        // ... or the row has a feature that was not there when the data was looked through.
+        // ... or the row has a feature that did not occur when the file was read first.
         if !is_outside {
             return Ok(());
         }

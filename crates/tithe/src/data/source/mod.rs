@@ -21,6 +21,7 @@ mod parquet;
 mod part;
 pub mod partition;
 mod row;
+mod text;
 mod token;
 
 pub use format::Format;

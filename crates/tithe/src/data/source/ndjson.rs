@@ -1,47 +1,46 @@
-//! NDJSON: one flat JSON object a line, its keys the columns.
+//! NDJSON files: one flat JSON object per line, whose keys are the columns.
 
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_schema::DataType;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::chunk::{Chunk, Chunker, without_mark};
+use super::OpenOptions;
+use super::chunk::{Chunk, without_mark};
 use super::guess::Guess;
 use super::input::{Input, Packing};
-use super::part::{Part, check_columns};
-use super::{OpenOptions, Scan, Unit};
+use super::text::{BadRow, RowParser, TextFile, TextFormat, TextPart, field};
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::data::block::{Column, Field, INEXACT, Kind, MISSING, Segment, TextBuilder};
 
-/// How many rows tell what the columns are and what they hold.
+/// Names and kinds of the columns are taken from this many rows.
 const ROWS_LOOKED_AT: usize = 10_000;
-/// Integers beyond this are not exact.
+/// Integers larger than this are not exact as `f64`.
 const EXACT: u64 = super::token::EXACT as u64;
 
-/// A file of JSON objects.
+/// The format of a file of JSON objects.
 pub(super) struct Ndjson {
-    input: Arc<Input>,
-    packing: Packing,
-    chunk: usize,
-    fields: Vec<Field>,
-    undecided: Vec<bool>,
     refuse_late_keys: bool,
 }
 
 impl Ndjson {
-    /// Looks at the first rows: the columns are the keys of the first by name, then those that only later rows have.
-    pub fn open(input: Arc<Input>, packing: Packing, chunk: usize, options: &OpenOptions) -> Result<Ndjson> {
-        let path = input.path();
-        let failed = |error| packing.failure(path, error);
-        let mut chunker = Chunker::new(packing.unpack(&input)?, false, chunk);
+    /// Reads the first rows: the columns are the keys of the first row in order of their names, then the keys that only
+    /// later rows have.
+    pub fn open(
+        input: Arc<Input>,
+        packing: Packing,
+        chunk: usize,
+        options: &OpenOptions,
+    ) -> Result<TextPart<Ndjson>> {
+        let file = TextFile { input, packing, chunk, quoting: false };
+        let path = file.path();
+        let mut chunks = file.chunks()?;
         let mut names: Vec<String> = Vec::new();
         let mut seen: Vec<Seen> = Vec::new();
         let mut rows = 0;
         while rows < ROWS_LOOKED_AT
-            && let Some(chunk) = chunker.next().map_err(failed)?
+            && let Some(chunk) = chunks.next()?
         {
             for line in lines(chunk.bytes()).take(ROWS_LOOKED_AT - rows) {
                 rows += 1;
@@ -55,7 +54,7 @@ impl Ndjson {
                         seen.push(Seen::default());
                         names.len() - 1
                     });
-                    seen[at].look_at(&value);
+                    seen[at].add(&value);
                 }
             }
         }
@@ -64,19 +63,24 @@ impl Ndjson {
         }
         let fields = names.into_iter().zip(&seen).map(|(name, seen)| field(name, seen.kind())).collect();
         let undecided = seen.iter().map(Seen::is_undecided).collect();
-        Ok(Ndjson { input, packing, chunk, fields, undecided, refuse_late_keys: options.refuse_late_keys })
-    }
-
-    fn scan_by(&self, columns: &[usize], chunker: Chunker) -> Result<Box<dyn Scan>> {
-        check_columns(&self.fields, columns)?;
-        let fields = columns.iter().map(|&column| self.fields[column].clone()).collect();
-        let known = self.refuse_late_keys.then(|| self.fields.clone());
-        let plan = Arc::new(Plan { input: self.input.clone(), fields, known });
-        Ok(Box::new(NdjsonScan { chunker, packing: self.packing, plan }))
+        let format = Ndjson { refuse_late_keys: options.refuse_late_keys };
+        Ok(TextPart { file, format, fields, undecided })
     }
 }
 
-/// What a column holds, by its first values.
+impl TextFormat for Ndjson {
+    type Parser = Plan;
+
+    fn parser(&self, file: &TextFile, fields: &[Field], columns: &[usize]) -> Plan {
+        Plan {
+            input: file.input.clone(),
+            fields: columns.iter().map(|&column| fields[column].clone()).collect(),
+            known: self.refuse_late_keys.then(|| fields.to_vec()),
+        }
+    }
+}
+
+/// The kinds of the first values of a column.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     guess: Guess,
@@ -84,7 +88,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn look_at(&mut self, value: &Value) {
+    fn add(&mut self, value: &Value) {
         match value {
             Value::Null => {}
             Value::Bool(_) => self.guess.truth(),
@@ -103,21 +107,11 @@ impl Seen {
     }
 }
 
-fn field(name: String, kind: Kind) -> Field {
-    let data_type = match kind {
-        Kind::Boolean => DataType::Boolean,
-        Kind::Text => DataType::Utf8,
-        Kind::Number => DataType::Float64,
-        Kind::Unsupported => DataType::Binary,
-    };
-    Field { name, kind, data_type }
-}
-
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     without_mark(bytes).split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty())
 }
 
-/// A JSON object none of whose keys stands twice: the last would win without a word.
+/// A JSON object in which every key occurs once; otherwise the last value would silently win.
 pub struct UniqueKeys(pub Map<String, Value>);
 
 impl<'de> Deserialize<'de> for UniqueKeys {
@@ -158,95 +152,15 @@ fn object(path: &Path, row: u64, line: &[u8]) -> Result<Map<String, Value>> {
     })
 }
 
-impl Part for Ndjson {
-    fn file(&self) -> &Path {
-        self.input.path()
-    }
-
-    fn fields(&self) -> &[Field] {
-        &self.fields
-    }
-
-    fn rows(&self) -> Option<u64> {
-        None
-    }
-
-    fn is_undecided(&self, column: usize) -> bool {
-        self.undecided[column]
-    }
-
-    fn decide(&mut self, column: usize, kind: Kind) {
-        self.fields[column] = field(std::mem::take(&mut self.fields[column].name), kind);
-        self.undecided[column] = false;
-    }
-
-    fn read_as_text(&mut self, column: usize) -> Result<()> {
-        self.decide(column, Kind::Text);
-        Ok(())
-    }
-
-    fn scan(&self, columns: &[usize], _first_row: Option<u64>) -> Result<Box<dyn Scan>> {
-        let chunker = Chunker::new(self.packing.unpack(&self.input)?, false, self.chunk);
-        self.scan_by(columns, chunker)
-    }
-
-    fn scan_once(&self, columns: &[usize], reader: Box<dyn Read + Send>) -> Result<Box<dyn Scan>> {
-        self.scan_by(columns, Chunker::eager(reader, false, self.chunk))
-    }
-}
-
-struct Plan {
+/// Which columns are read; shared by all units of a scan.
+pub(super) struct Plan {
     input: Arc<Input>,
     fields: Vec<Field>,
-    /// All columns, where a key that is none of them is an error.
+    /// All columns, if a key that is not among them is an error.
     known: Option<Vec<Field>>,
 }
 
-struct NdjsonScan {
-    chunker: Chunker,
-    packing: Packing,
-    plan: Arc<Plan>,
-}
-
-impl Scan for NdjsonScan {
-    fn next_unit(&mut self) -> Result<Option<Box<dyn Unit>>> {
-        let path = self.plan.input.path();
-        let chunk = self.chunker.next().map_err(|error| self.packing.failure(path, error))?;
-        Ok(chunk.map(|chunk| -> Box<dyn Unit> { Box::new(NdjsonUnit { chunk, plan: self.plan.clone() }) }))
-    }
-}
-
-struct NdjsonUnit {
-    chunk: Chunk,
-    plan: Arc<Plan>,
-}
-
-impl Unit for NdjsonUnit {
-    fn first_row(&self) -> Option<u64> {
-        None
-    }
-
-    fn file(&self) -> &Path {
-        self.plan.input.path()
-    }
-
-    fn decode(self: Box<Self>, emit: &mut dyn FnMut(Segment) -> Result<()>) -> Result<()> {
-        self.read(emit, &mut Err)
-    }
-
-    fn decode_leniently(
-        self: Box<Self>,
-        emit: &mut dyn FnMut(Segment) -> Result<()>,
-        bad: &mut dyn FnMut(Error),
-    ) -> Result<()> {
-        self.read(emit, &mut |error| {
-            bad(error);
-            Ok(())
-        })
-    }
-}
-
-/// A value in its column's kind.
+/// A value as its column's kind stores it.
 enum Cell {
     Number(f64),
     Text(Option<String>),
@@ -257,19 +171,18 @@ enum Builder {
     Text(TextBuilder),
 }
 
-impl NdjsonUnit {
-    /// Reads all lines; `wrong` decides what becomes of one that cannot be read.
-    fn read(
+impl RowParser for Plan {
+    fn path(&self) -> &Path {
+        self.input.path()
+    }
+
+    fn parse(
         &self,
+        chunk: &Chunk,
         emit: &mut dyn FnMut(Segment) -> Result<()>,
-        wrong: &mut dyn FnMut(Error) -> Result<()>,
+        mut bad: BadRow<'_>,
     ) -> Result<()> {
-        let plan = &*self.plan;
-        if self.chunk.is_cut {
-            let (path, what) = (self.file().to_path_buf(), "the row does not end".to_string());
-            return Err(ErrorKind::Cell { path, row: 0, column: None, what, help: None }.into());
-        }
-        let mut builders: Vec<Builder> = plan
+        let mut builders: Vec<Builder> = self
             .fields
             .iter()
             .map(|field| match field.kind {
@@ -278,8 +191,8 @@ impl NdjsonUnit {
             })
             .collect();
         let mut len = 0;
-        for (row, line) in lines(self.chunk.bytes()).enumerate() {
-            match plan.cells(row as u64, line) {
+        for (row, line) in lines(chunk.bytes()).enumerate() {
+            match self.cells(row as u64, line) {
                 Ok(cells) => {
                     len += 1;
                     for (builder, cell) in builders.iter_mut().zip(cells) {
@@ -291,7 +204,7 @@ impl NdjsonUnit {
                         }
                     }
                 }
-                Err(error) => wrong(error)?,
+                Err(error) => bad.handle(error)?,
             }
         }
         if len == 0 {
@@ -306,7 +219,7 @@ impl NdjsonUnit {
 }
 
 impl Plan {
-    /// The values of a line; a key that is not there is a missing value.
+    /// The values of a line; an absent key is a missing value.
     fn cells(&self, row: u64, line: &[u8]) -> Result<Vec<Cell>> {
         let object = object(self.input.path(), row, line)?;
         if let Some(known) = &self.known
@@ -355,9 +268,12 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
+    use super::super::part::Part;
     use super::*;
 
-    fn open(text: &str) -> Result<Ndjson> {
+    fn open(text: &str) -> Result<TextPart<Ndjson>> {
         let input = Input::from_reader("a.ndjson", text.as_bytes(), 1 << 20)?;
         Ndjson::open(Arc::new(input), Packing::Plain, 64, &OpenOptions::default())
     }
