@@ -123,16 +123,9 @@ impl<S: Simd, const N: usize> Nearest<S, N> {
 
     /// The nearest of some centres to the `c`-th few rows of a tile.
     #[inline(always)]
-    pub fn find(
-        simd: S,
-        tile: &Tile<'_>,
-        c: usize,
-        centers: &Centers,
-        mut before_each: impl FnMut(),
-    ) -> Nearest<S, N> {
+    pub fn find(simd: S, tile: &Tile<'_>, c: usize, centers: &Centers) -> Nearest<S, N> {
         let mut nearest = Nearest::none(simd);
         for (center, number) in centers.rows().zip(numbers()) {
-            before_each();
             nearest.look(simd, number, &squared_distance(simd, tile, c, center));
         }
         nearest
@@ -310,16 +303,8 @@ impl WithSimd for Adding<'_> {
         let GroupSums { centers, sums, squares, members } = self.sums;
         let (tile, w) = (self.tile, few::<S, N>(&self.tile.w.0));
         let squares = S::as_mut_simd_f64s(squares).0;
-        let mut ahead = tile.ahead.in_turns(w.len() * centers.len());
         for (c, w) in w.iter().enumerate() {
-            let nearest = Nearest::<S, N>::find(
-                simd,
-                tile,
-                c,
-                centers,
-                #[inline(always)]
-                || ahead.take(),
-            );
+            let nearest = Nearest::<S, N>::find(simd, tile, c, centers);
             for v in 0..N {
                 let sum = &mut squares[(c * N + v) % (SQUARES / S::F64_LANES)];
                 *sum = simd.mul_add_f64s(w[v], nearest.square[v], *sum);

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::math::{Few, Roots, few, few_mut, two_to_minus, with_vectors};
 use crate::coreset::kmeans::{Centers, Groups, Nearest, numbers, squared_distance};
-use crate::data::points::{Lane, TILE, Tile, Turns};
+use crate::data::points::{Lane, TILE, Tile};
 
 /// Which points stand for the groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,11 +141,10 @@ impl WithSimd for Sharing<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         let chunks = few::<S, FAR>(&self.tile.w.0).len();
-        let mut ahead = self.tile.ahead.in_turns(chunks * self.bound.anchors.len());
         let roots = Roots::quickest::<S>();
         self.find_own_groups(simd);
         for c in 0..chunks {
-            self.find_distances(simd, c, roots, &mut ahead);
+            self.find_distances(simd, c, roots);
             for c in c * FAR / N..(c + 1) * FAR / N {
                 let own = few::<S, N>(&self.room.own.0)[c];
                 few_mut::<S, N>(self.shares)[c] = self.few_shares(simd, c, &own);
@@ -159,16 +158,15 @@ impl Sharing<'_> {
     #[inline(always)]
     fn find_own_groups<S: Simd>(&mut self, simd: S) {
         for (c, own) in few_mut::<S, FAR>(&mut self.room.own.0).iter_mut().enumerate() {
-            *own = Nearest::find(simd, self.tile, c, &self.bound.centers, || {}).center;
+            *own = Nearest::find(simd, self.tile, c, &self.bound.centers).center;
         }
     }
 
     /// Finds the distances of the `c`-th few rows to what stands for each group. A slow root delays nobody here: what comes after it
     /// is about another group.
     #[inline(always)]
-    fn find_distances<S: Simd>(&mut self, simd: S, c: usize, roots: Roots, ahead: &mut Turns<'_>) {
+    fn find_distances<S: Simd>(&mut self, simd: S, c: usize, roots: Roots) {
         for (apart, anchor) in self.room.apart.iter_mut().zip(&self.bound.anchors) {
-            ahead.take();
             let mut distances: Few<S, FAR> = squared_distance(simd, self.tile, c, anchor);
             roots.find(simd, &mut distances);
             few_mut::<S, FAR>(&mut apart.0)[c] = distances;

@@ -1,10 +1,8 @@
 //! Weighted points `z_n = y_n x_n` in tiles: the one form of data that every kernel works on.
 
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
-
-use crate::base::math::{Cache, LINE, fetch};
 
 /// Rows in a tile. A tile of ten columns (10 KiB) and what a kernel keeps beside it fit the first-level
 /// cache; each column of a tile is a whole number of vector registers on every processor.
@@ -52,53 +50,6 @@ pub struct Tile<'a> {
     pub w: &'a Lane,
     /// How many rows are real.
     pub len: usize,
-    /// What the next tiles will be made of, if that is known.
-    pub(crate) ahead: Ahead<'a>,
-}
-
-/// Values that the next tiles will be made of. A kernel asks for a few whenever it turns to another centre: they are at hand
-/// when they are wanted, and nobody waits for them.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ahead<'a> {
-    /// Columns of a block.
-    pub columns: &'a [&'a [f64]],
-    /// The block's row that this tile begins with.
-    pub row: usize,
-}
-
-impl<'a> Ahead<'a> {
-    /// What tiles to come are made of, to be asked for in so many turns.
-    #[inline(always)]
-    pub fn in_turns(self, turns: usize) -> Turns<'a> {
-        const LINES: usize = TILE / LINE;
-        Turns { ahead: self, lines: 0..LINES, due: LINES.div_ceil(turns.max(1)) }
-    }
-}
-
-/// What has not been asked for yet.
-pub(crate) struct Turns<'a> {
-    ahead: Ahead<'a>,
-    /// Lines of the cache, of those that hold a column of a tile.
-    lines: Range<usize>,
-    /// Lines of each column in one turn.
-    due: usize,
-}
-
-impl Turns<'_> {
-    /// Asks for what is due. Memory needs longer than a kernel does for a tile: the fourth one on comes to the larger cache, so that
-    /// many can be on their way at once, and the next one from there to the smaller.
-    #[inline(always)]
-    pub fn take(&mut self) {
-        let Ahead { columns, row } = self.ahead;
-        for line in self.lines.by_ref().take(self.due) {
-            for column in columns {
-                // Beyond the end it is in vain.
-                let number = |tile: usize| column.as_ptr().wrapping_add(row + tile * TILE + line * LINE);
-                fetch(number(1), Cache::First);
-                fetch(number(4), Cache::Second);
-            }
-        }
-    }
 }
 
 /// Any number of weighted points, in tiles.
@@ -207,7 +158,6 @@ impl Points {
             z: &self.z[t * self.dim..(t + 1) * self.dim],
             w: &self.w[t],
             len: (self.len - t * TILE).min(TILE),
-            ahead: Ahead::default(),
         }
     }
 

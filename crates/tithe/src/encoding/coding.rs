@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::error::{ErrorKind, Result};
 use crate::base::math::vectorized;
 use crate::data::block::{Block, Column, row_name};
-use crate::data::points::{Ahead, Lane, TILE, Tile};
+use crate::data::points::{Lane, TILE, Tile};
 use crate::engine::parts::in_parts;
 
 /// The name of the intercept among the coefficients.
@@ -245,12 +245,7 @@ impl Encoding {
             (Some(_), Some(Column::Number(weights))) => Some(&weights[..]),
             _ => None,
         };
-        let numbers = block.columns.iter().filter_map(|column| match column {
-            Column::Number(values) => Some(&values[..]),
-            Column::Text { .. } => None,
-        });
-        let numbers = numbers.collect();
-        Ok(Encoder { block, dim: lane, intercept: self.intercept, inputs, label, weights, numbers })
+        Ok(Encoder { block, dim: lane, intercept: self.intercept, inputs, label, weights })
     }
 }
 
@@ -262,8 +257,6 @@ pub struct Encoder<'a> {
     inputs: Vec<Input<'a>>,
     label: LabelInput<'a>,
     weights: Option<&'a [f64]>,
-    /// All columns of numbers.
-    numbers: Vec<&'a [f64]>,
 }
 
 /// Where the lanes of one feature come from.
@@ -473,8 +466,7 @@ impl Encoder<'_> {
             #[inline(always)]
             || self.fill(rows, scratch),
         );
-        let ahead = Ahead { columns: &self.numbers, row: t * TILE };
-        Tile { z: &scratch.z, w: &scratch.w, len, ahead }
+        Tile { z: &scratch.z, w: &scratch.w, len }
     }
 
     #[inline(always)]
