@@ -15,7 +15,7 @@ use std::f64::consts::LOG2_E;
 use pulp::{Simd, WithSimd};
 use serde::{Deserialize, Serialize};
 
-use crate::base::math::{Few, Roots, few, few_mut, two_to_minus, with_vectors};
+use crate::base::math::{Few, few, few_mut, two_to_minus, with_vectors};
 use crate::coreset::kmeans::{Centers, Groups, Nearest, numbers, squared_distance};
 use crate::data::points::{Lane, TILE, Tile};
 
@@ -141,10 +141,9 @@ impl WithSimd for Sharing<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         let chunks = few::<S, FAR>(&self.tile.w.0).len();
-        let roots = Roots::quickest::<S>();
         self.find_own_groups(simd);
         for c in 0..chunks {
-            self.find_distances(simd, c, roots);
+            self.find_distances(simd, c);
             for c in c * FAR / N..(c + 1) * FAR / N {
                 let own = few::<S, N>(&self.room.own.0)[c];
                 few_mut::<S, N>(self.shares)[c] = self.few_shares(simd, c, &own);
@@ -165,10 +164,12 @@ impl Sharing<'_> {
     /// Finds the distances of the `c`-th few rows to what stands for each group. A slow root delays nobody here: what comes after it
     /// is about another group.
     #[inline(always)]
-    fn find_distances<S: Simd>(&mut self, simd: S, c: usize, roots: Roots) {
+    fn find_distances<S: Simd>(&mut self, simd: S, c: usize) {
         for (apart, anchor) in self.room.apart.iter_mut().zip(&self.bound.anchors) {
             let mut distances: Few<S, FAR> = squared_distance(simd, self.tile, c, anchor);
-            roots.find(simd, &mut distances);
+            for distance in &mut distances {
+                *distance = simd.sqrt_f64s(*distance);
+            }
             few_mut::<S, FAR>(&mut apart.0)[c] = distances;
         }
     }
@@ -346,7 +347,7 @@ mod tests {
         }
     }
 
-    /// Squares that overflow, and squares so small that their roots are not to be guessed.
+    /// Squares that overflow, and squares close to the smallest normal number.
     #[test]
     fn very_large_and_very_small_rows_have_the_shares_of_the_plain_version() {
         let apart = [1.0, 2.0, 3.0, 4.0];
