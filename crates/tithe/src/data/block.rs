@@ -363,59 +363,6 @@ impl Block {
     }
 }
 
-/// A copy of some rows of a block that is made bit by bit, whenever a part of the block is at hand.
-pub(crate) struct Copying<'a> {
-    positions: Vec<u64>,
-    /// What is left to copy, in order.
-    left: &'a [usize],
-    columns: Vec<Copied<'a>>,
-}
-
-/// A column, and what was copied of it.
-enum Copied<'a> {
-    Number(&'a [f64], Vec<f64>),
-    Text(&'a [u32], Vec<u32>, &'a Arc<Vec<String>>),
-}
-
-impl<'a> Copying<'a> {
-    /// Nothing is copied yet; the rows are named in order.
-    pub fn new(block: &'a Block, rows: &'a [usize]) -> Copying<'a> {
-        let start = |column: &'a Column| match column {
-            Column::Number(values) => Copied::Number(values, Vec::with_capacity(rows.len())),
-            Column::Text { codes, levels } => Copied::Text(codes, Vec::with_capacity(rows.len()), levels),
-        };
-        Copying {
-            positions: rows.iter().map(|&row| block.position(row)).collect(),
-            left: rows,
-            columns: block.columns.iter().map(start).collect(),
-        }
-    }
-
-    /// Copies what comes ahead of row `end` of the block.
-    pub fn go_on(&mut self, end: usize) {
-        let (now, later) = self.left.split_at(self.left.partition_point(|&row| row < end));
-        self.left = later;
-        for column in &mut self.columns {
-            match column {
-                Copied::Number(values, copied) => copied.extend(now.iter().map(|&row| values[row])),
-                Copied::Text(codes, copied, _) => copied.extend(now.iter().map(|&row| codes[row])),
-            }
-        }
-    }
-
-    /// The rows, once all are copied.
-    pub fn finish(self) -> RowSet {
-        debug_assert!(self.left.is_empty(), "all rows are copied");
-        let column = |column: Copied<'a>| match column {
-            Copied::Number(_, values) => Column::Number(values.into()),
-            Copied::Text(_, codes, levels) => Column::Text { codes: codes.into(), levels: levels.clone() },
-        };
-        let columns = self.columns.into_iter().map(column).collect();
-        let segment = Segment { columns, len: self.positions.len() };
-        RowSet { segment, positions: self.positions }
-    }
-}
-
 /// Rows copied out of blocks, with their positions in the input.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct RowSet {
@@ -533,29 +480,5 @@ mod tests {
     fn the_marks_are_nan_and_differ() {
         assert!(MISSING.is_nan() && INEXACT.is_nan());
         assert_ne!(MISSING.to_bits(), INEXACT.to_bits());
-    }
-
-    #[test]
-    fn a_copy_made_bit_by_bit_is_one_made_at_once() {
-        let mut text = TextBuilder::default();
-        (0..300).for_each(|row| text.push(["a", "b", "c"].get(row % 4).copied()));
-        let numbers: Vec<f64> =
-            (0..300).map(|row| if row % 50 == 7 { f64::NAN } else { row as f64 }).collect();
-        let columns = vec![Column::Number(numbers.into()), text.finish()];
-        let block = Block::new(2, 600, Segment { columns, len: 300 });
-        for block in [block.clone(), block.without_unusable_rows()] {
-            for rows in [&[][..], &[0], &[3, 64, 65, 100, 190, block.len - 1]] {
-                let mut copying = Copying::new(&block, rows);
-                [1, 65, 66, 200, block.len].into_iter().for_each(|end| copying.go_on(end));
-                let (copied, at_once) = (copying.finish(), RowSet::copy(&block, rows));
-                assert_eq!(copied.positions, at_once.positions);
-                for row in 0..rows.len() {
-                    let shown = |set: &RowSet| -> Vec<String> {
-                        set.segment.columns.iter().map(|column| column.show(row)).collect()
-                    };
-                    assert_eq!(shown(&copied), shown(&at_once));
-                }
-            }
-        }
     }
 }

@@ -10,7 +10,7 @@ use super::moments::{MomentSums, Moments, sweep};
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::math::vectorized;
 use crate::base::rng::{Purpose, Seed};
-use crate::data::block::{Block, Column, Copying, Field, INEXACT, Kind, MISSING_CODE, RowSet, row_name};
+use crate::data::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE, RowSet, row_name};
 use crate::data::fingerprint::{Fingerprint, RowHasher, STRIP};
 use crate::data::table::Table;
 use crate::encoding::{Coding, Encoding, Feature, Label, LabelValue, Unseen, unseen_level};
@@ -262,7 +262,6 @@ impl Pass for Survey {
             Some(Column::Number(weights)) => Some(&weights[..]),
             _ => None,
         };
-        // Who wins depends on nothing but the weights: the rows are copied while they are at hand.
         let mut rng = self.seed.stream(Purpose::ClusteringRows, block.stream);
         let outcome = match weights {
             None => racer.outcome_alike(block.len, &mut rng),
@@ -276,12 +275,12 @@ impl Pass for Survey {
         let summed = if weights.is_some() { features } else { block.columns.len() };
         let hasher = RowHasher::new(block);
         let parts = in_parts(block.len.div_ceil(STRIP)).collect();
-        let swept =
-            share_out(parts, |strips| Swept::of(block, strips, &outcome.rows, weights, &hasher, summed));
+        let swept = share_out(parts, |strips| Swept::of(block, strips, weights, &hasher, summed));
         let mut all = Swept::nothing(summed);
         swept.into_iter().for_each(|swept| all.merge(swept));
-        let Swept { moments, fingerprint, copied } = all;
-        let picks = outcome.slots(RowSet::concat(copied), |row| weights.map_or(1.0, |weights| weights[row]));
+        let Swept { moments, fingerprint } = all;
+        let picked = RowSet::copy(block, &outcome.rows);
+        let picks = outcome.slots(picked, |row| weights.map_or(1.0, |weights| weights[row]));
         let columns = block
             .columns
             .iter()
@@ -327,46 +326,35 @@ impl Pass for Survey {
 struct Swept {
     moments: Vec<Moments>,
     fingerprint: Fingerprint,
-    copied: Vec<RowSet>,
 }
 
 impl Swept {
     fn nothing(columns: usize) -> Swept {
-        Swept {
-            moments: vec![Moments::default(); columns],
-            fingerprint: Fingerprint::default(),
-            copied: Vec::new(),
-        }
+        Swept { moments: vec![Moments::default(); columns], fingerprint: Fingerprint::default() }
     }
 
-    /// Looks at some strips of a block, and copies those of its `picked` rows that are in them. A strip's hashes stay at hand while the
-    /// columns go by, and its rows for the copy.
+    /// Moments and fingerprint of some strips of a block. A strip's hashes stay in the cache while its columns are read one after the
+    /// other.
     fn of(
         block: &Block,
         strips: Range<usize>,
-        picked: &[usize],
         weights: Option<&[f64]>,
         hasher: &RowHasher<'_>,
         summed: usize,
     ) -> Swept {
         let mut sums: Vec<MomentSums> = vec![MomentSums::default(); summed];
         let mut fingerprint = Fingerprint::default();
-        let [first, end] =
-            [strips.start, strips.end].map(|strip| picked.partition_point(|&row| row < strip * STRIP));
-        let mut copying = Copying::new(block, &picked[first..end]);
         for strip in strips {
             let rows = strip * STRIP..block.len.min((strip + 1) * STRIP);
-            fingerprint.merge(sweep(block, rows.clone(), weights, hasher, &mut sums));
-            copying.go_on(rows.end);
+            fingerprint.merge(sweep(block, rows, weights, hasher, &mut sums));
         }
         let moments = sums.iter().map(MomentSums::moments).collect();
-        Swept { moments, fingerprint, copied: vec![copying.finish()] }
+        Swept { moments, fingerprint }
     }
 
     fn merge(&mut self, next: Swept) {
         self.moments.iter_mut().zip(next.moments).for_each(|(ours, theirs)| ours.merge(theirs));
         self.fingerprint.merge(next.fingerprint);
-        self.copied.extend(next.copied);
     }
 }
 
