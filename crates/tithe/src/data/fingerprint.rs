@@ -76,7 +76,7 @@ pub(crate) struct RowHasher<'a> {
 
 /// What a column's values are hashed under.
 #[derive(Clone, Copy)]
-pub(crate) struct ColumnKey(u64);
+struct ColumnKey(u64);
 
 enum Input<'a> {
     Numbers(&'a [f64]),
@@ -94,11 +94,6 @@ impl<'a> RowHasher<'a> {
         };
         let keys = (1..=block.columns.len() as u64).map(|number| ColumnKey(scrambled(number))).collect();
         RowHasher { keys, inputs: block.columns.iter().map(input).collect() }
-    }
-
-    /// What the values of some columns are hashed under.
-    pub fn keys(&self, columns: Range<usize>) -> &[ColumnKey] {
-        &self.keys[columns]
     }
 
     /// Adds a column's values to the hashes of some rows.
@@ -133,7 +128,7 @@ impl ColumnKey {
 
     /// The same for a number: −0 is the 0 that it equals.
     #[inline(always)]
-    pub fn add_number(self, hash: u64, value: f64) -> u64 {
+    fn add_number(self, hash: u64, value: f64) -> u64 {
         self.add(hash, (value + 0.0).to_bits())
     }
 }

@@ -1,13 +1,12 @@
-//! Moments of columns: running sums over some rows at a time, of several columns together and with the hashes of the rows.
+//! Weighted mean and variance of each number column, summed strip by strip together with the fingerprint of the rows.
 
 use std::ops::Range;
 
-use pulp::{Simd, WithSimd};
 use serde::{Deserialize, Serialize};
 
-use crate::base::math::{few, few_mut, vectorized, with_vectors};
+use crate::base::math::vectorized;
 use crate::data::block::{Block, Column};
-use crate::data::fingerprint::{ColumnKey, Fingerprint, RowHasher, STRIP};
+use crate::data::fingerprint::{Fingerprint, RowHasher, STRIP};
 
 /// Weighted mass, mean and sum of squared deviations.
 #[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
@@ -36,12 +35,10 @@ impl Moments {
     }
 }
 
-/// Running sums side by side: their order never changes, whatever the processor's vectors hold.
+/// Partial sums per column: value `r` is added to sum `r % LANES`, so the order of additions does not depend on the processor.
 const LANES: usize = 8;
-/// Rows for which the sums are fetched and put back once.
-const STRETCH: usize = 256;
 
-/// Sums for the moments of a column, about its first value so that a large mean costs no accuracy.
+/// Sums for the moments of a column. Values are taken relative to the first one, so that a large mean costs no accuracy.
 #[derive(Clone, Copy, Default)]
 pub(super) struct MomentSums {
     shift: Option<f64>,
@@ -54,25 +51,38 @@ pub(super) struct MomentSums {
 }
 
 impl MomentSums {
-    /// The number that the sums are about: the first there is.
-    #[inline(always)]
+    /// The number that the sums are relative to: the first value.
     fn shift_from(&mut self, values: &[f64]) -> f64 {
         *self.shift.get_or_insert_with(|| values.first().copied().unwrap_or(0.0))
     }
 
-    /// Adds some rows, fewer than [`LANES`].
-    #[inline(always)]
-    fn add_last(&mut self, values: &[f64]) {
+    /// Adds rows of weight 1. The number of rows must be a multiple of [`LANES`], except in the last call.
+    fn add(&mut self, values: &[f64]) {
         let shift = self.shift_from(values);
-        for (l, value) in values.iter().enumerate() {
-            let x = value - shift;
-            self.sum[l] += x;
-            self.squares[l] = x.mul_add(x, self.squares[l]);
-        }
+        vectorized(
+            #[inline(always)]
+            || {
+                let (mut sum, mut squares) = (self.sum, self.squares);
+                let (chunks, rest) = values.as_chunks::<LANES>();
+                for values in chunks {
+                    for l in 0..LANES {
+                        let x = values[l] - shift;
+                        sum[l] += x;
+                        squares[l] = x.mul_add(x, squares[l]);
+                    }
+                }
+                for (l, value) in rest.iter().enumerate() {
+                    let x = value - shift;
+                    sum[l] += x;
+                    squares[l] = x.mul_add(x, squares[l]);
+                }
+                (self.sum, self.squares) = (sum, squares);
+            },
+        );
         self.mass[0] += values.len() as f64;
     }
 
-    /// Adds some rows: a multiple of [`LANES`], but for the last time.
+    /// Adds weighted rows. The number of rows must be a multiple of [`LANES`], except in the last call.
     fn add_weighted(&mut self, values: &[f64], weights: &[f64]) {
         let shift = self.shift_from(values);
         vectorized(
@@ -99,7 +109,8 @@ impl MomentSums {
     }
 }
 
-/// Adds some rows to the sums of the columns, the first or all of them, that hold numbers; the fingerprint of these rows.
+/// Adds rows of a block to the sums of its number columns, and returns the fingerprint of these rows. Columns from `sums.len()` on are
+/// hashed but not summed.
 pub(super) fn sweep(
     block: &Block,
     rows: Range<usize>,
@@ -109,164 +120,17 @@ pub(super) fn sweep(
 ) -> Fingerprint {
     let mut hashes = [0; STRIP];
     let hashes = &mut hashes[..rows.len()];
-    let weights = weights.map(|weights| &weights[rows.clone()]);
-    let numbers = |column: usize| match &block.columns[column] {
-        Column::Number(values) => Some(&values[rows.clone()]),
-        Column::Text { .. } => None,
-    };
-    let mut c = 0;
-    while c < block.columns.len() {
-        let run: Vec<&[f64]> = (c..block.columns.len()).map_while(numbers).collect();
-        let end = c + run.len().max(1);
-        match (weights, &run[..]) {
-            (_, []) => hasher.add(c, rows.clone(), hashes),
-            (None, run) => {
-                let (keys, sums) = (hasher.keys(c..end), &mut sums[c..end]);
-                with_vectors(Sweeping { columns: run, keys, sums, hashes });
-            }
-            (Some(weights), run) => {
-                for (c, values) in (c..).zip(run) {
-                    if let Some(sums) = sums.get_mut(c) {
-                        sums.add_weighted(values, weights);
-                    }
-                    hasher.add(c, rows.clone(), hashes);
-                }
+    for (c, column) in block.columns.iter().enumerate() {
+        if let (Column::Number(values), Some(sums)) = (column, sums.get_mut(c)) {
+            let values = &values[rows.clone()];
+            match weights {
+                Some(weights) => sums.add_weighted(values, &weights[rows.clone()]),
+                None => sums.add(values),
             }
         }
-        c = end;
+        hasher.add(c, rows.clone(), hashes);
     }
     Fingerprint::of_hashes(hashes)
-}
-
-/// The most columns that are read at once, in gangs about as large as each other: memory is quicker at a few stretches than at one,
-/// and the hashes are fetched and put back less often. The sums of so many have room in the registers of the widest vectors;
-/// with narrower ones four are quicker, though not all have.
-#[inline(always)]
-fn most_at_once<S: Simd>() -> usize {
-    if S::F64_LANES < LANES { 4 } else { 6 }
-}
-
-/// Adds some rows without weights to the sums and to the hashes of the rows: a multiple of [`LANES`], but for the last time.
-struct Sweeping<'a> {
-    columns: &'a [&'a [f64]],
-    keys: &'a [ColumnKey],
-    sums: &'a mut [MomentSums],
-    hashes: &'a mut [u64],
-}
-
-impl WithSimd for Sweeping<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Sweeping { columns, keys, sums, hashes } = self;
-        let gangs = columns.len().div_ceil(most_at_once::<S>()).max(1);
-        let size = columns.len().div_ceil(gangs).max(1);
-        let gangs = columns.chunks(size).zip(keys.chunks(size)).zip(sums.chunks_mut(size));
-        for ((columns, keys), sums) in gangs {
-            match columns.len() {
-                6 => sweep_gang::<S, 6>(simd, columns, keys, sums, hashes),
-                5 => sweep_gang::<S, 5>(simd, columns, keys, sums, hashes),
-                4 => sweep_gang::<S, 4>(simd, columns, keys, sums, hashes),
-                3 => sweep_gang::<S, 3>(simd, columns, keys, sums, hashes),
-                2 => sweep_gang::<S, 2>(simd, columns, keys, sums, hashes),
-                _ => sweep_gang::<S, 1>(simd, columns, keys, sums, hashes),
-            }
-        }
-    }
-}
-
-/// Adds some rows of so many columns to their sums and to the hashes of the rows.
-#[inline(always)]
-fn sweep_gang<S: Simd, const GANG: usize>(
-    simd: S,
-    columns: &[&[f64]],
-    keys: &[ColumnKey],
-    sums: &mut [MomentSums],
-    hashes: &mut [u64],
-) {
-    debug_assert_eq!([columns.len(), keys.len(), sums.len()], [GANG; 3]);
-    let (Some(columns), Some(keys), Some(sums)) =
-        (columns.first_chunk::<GANG>(), keys.first_chunk::<GANG>(), sums.first_chunk_mut::<GANG>())
-    else {
-        return;
-    };
-    let done = sweep_stretches::<S, GANG, STRETCH>(simd, *columns, *keys, sums, hashes);
-    let (columns, hashes) = (columns.map(|values| &values[done..]), &mut hashes[done..]);
-    let done = sweep_stretches::<S, GANG, LANES>(simd, columns, *keys, sums, hashes);
-    for c in 0..GANG {
-        let last = &columns[c][done..];
-        sums[c].add_last(last);
-        for (hash, value) in hashes[done..].iter_mut().zip(last) {
-            *hash = keys[c].add_number(*hash, *value);
-        }
-    }
-}
-
-/// Adds as many whole stretches of so many rows as there are, and tells how many rows that are.
-#[inline(always)]
-fn sweep_stretches<S: Simd, const GANG: usize, const ROWS: usize>(
-    simd: S,
-    columns: [&[f64]; GANG],
-    keys: [ColumnKey; GANG],
-    sums: &mut [MomentSums; GANG],
-    hashes: &mut [u64],
-) -> usize {
-    let columns = columns.map(|values| values.as_chunks::<ROWS>().0);
-    let stretches = hashes.as_chunks_mut::<ROWS>().0;
-    let done = stretches.len() * ROWS;
-    for (at, hashes) in stretches.iter_mut().enumerate() {
-        let columns = columns.map(|stretches| &stretches[at]);
-        match LANES / S::F64_LANES {
-            1 => sweep_stretch::<S, GANG, ROWS, 1>(simd, columns, keys, sums, hashes),
-            2 => sweep_stretch::<S, GANG, ROWS, 2>(simd, columns, keys, sums, hashes),
-            4 => sweep_stretch::<S, GANG, ROWS, 4>(simd, columns, keys, sums, hashes),
-            _ => sweep_stretch::<S, GANG, ROWS, LANES>(simd, columns, keys, sums, hashes),
-        }
-    }
-    done
-}
-
-/// Adds one stretch; a column's [`LANES`] sums are so many vectors. All lengths are known when this is compiled, or the sums would be
-/// put down and fetched again for every vector of rows.
-#[inline(always)]
-fn sweep_stretch<S: Simd, const GANG: usize, const ROWS: usize, const VECTORS: usize>(
-    simd: S,
-    columns: [&[f64; ROWS]; GANG],
-    keys: [ColumnKey; GANG],
-    sums: &mut [MomentSums; GANG],
-    hashes: &mut [u64; ROWS],
-) {
-    debug_assert_eq!(VECTORS * S::F64_LANES, LANES);
-    let zero = simd.splat_f64s(0.0);
-    let (mut shifts, mut sum, mut squares) = ([zero; GANG], [[zero; VECTORS]; GANG], [[zero; VECTORS]; GANG]);
-    for c in 0..GANG {
-        shifts[c] = simd.splat_f64s(sums[c].shift_from(columns[c]));
-        sum[c] = few::<S, VECTORS>(&sums[c].sum)[0];
-        squares[c] = few::<S, VECTORS>(&sums[c].squares)[0];
-    }
-    let columns = columns.map(|values| values.as_chunks::<LANES>().0);
-    for (at, hashes) in hashes.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
-        let mut next = *hashes;
-        for c in 0..GANG {
-            let x = &columns[c][at];
-            for l in 0..LANES {
-                next[l] = keys[c].add_number(next[l], x[l]);
-            }
-            let x = &few::<S, VECTORS>(x)[0];
-            for v in 0..VECTORS {
-                let x = simd.sub_f64s(x[v], shifts[c]);
-                sum[c][v] = simd.add_f64s(sum[c][v], x);
-                squares[c][v] = simd.mul_add_f64s(x, x, squares[c][v]);
-            }
-        }
-        *hashes = next;
-    }
-    for c in 0..GANG {
-        few_mut::<S, VECTORS>(&mut sums[c].sum)[0] = sum[c];
-        few_mut::<S, VECTORS>(&mut sums[c].squares)[0] = squares[c];
-        sums[c].mass[0] += ROWS as f64;
-    }
 }
 
 #[cfg(test)]
@@ -275,7 +139,7 @@ mod tests {
     use crate::data::block::Segment;
     use crate::encoding::survey::tests::numbers;
 
-    /// Sums of a column by a plain loop, in the order that vectors add in.
+    /// Sums of a column by a plain loop.
     fn plain_sums(values: &[f64]) -> MomentSums {
         let mut sums = MomentSums { shift: Some(values[0]), ..MomentSums::default() };
         for (row, value) in values.iter().enumerate() {
@@ -305,42 +169,38 @@ mod tests {
     }
 
     #[test]
-    fn columns_together_have_the_bits_of_each_alone() {
-        type Run<'a> = &'a dyn Fn(Sweeping<'_>);
-        let runs: [Run<'_>; 5] = [
-            &|sweeping| with_vectors(sweeping),
-            &|sweeping| sweeping.with_simd(pulp::Scalar),
-            &|sweeping| sweeping.with_simd(pulp::Scalar128b),
-            &|sweeping| sweeping.with_simd(pulp::Scalar256b),
-            &|sweeping| sweeping.with_simd(pulp::Scalar512b),
-        ];
-        // One stretch, and one vector of rows beyond it.
-        let some = STRETCH + LANES;
-        for (width, len) in
-            (1..15).flat_map(|width| [1, 7, 8, 39, 255, 256, 301, 2049].map(|len| (width, len)))
-        {
+    fn columns_have_the_bits_of_plain_sums_and_fingerprints() {
+        for (width, len) in [1, 2, 7].into_iter().flat_map(|width| {
+            [1, 7, 8, 39, 255, 256, 301, STRIP, STRIP + 1, 2 * STRIP + 13].map(|len| (width, len))
+        }) {
             let columns: Vec<Vec<f64>> = (0..width).map(|seed| numbers(len, seed)).collect();
-            let expected: Vec<MomentSums> = columns.iter().map(|values| plain_sums(values)).collect();
-            let numbers = columns.iter().map(|values| Column::Number(values.clone().into()));
-            let block = Block::new(0, 0, Segment { columns: numbers.collect(), len });
+            let number_columns = columns.iter().map(|values| Column::Number(values.clone().into()));
+            let block = Block::new(0, 0, Segment { columns: number_columns.collect(), len });
             let hasher = RowHasher::new(&block);
-            for run in runs {
-                let mut sums = vec![MomentSums::default(); width as usize];
-                let mut fingerprint = Fingerprint::default();
-                for start in (0..len).step_by(some) {
-                    let rows = start..len.min(start + some);
-                    let columns: Vec<&[f64]> = columns.iter().map(|values| &values[rows.clone()]).collect();
-                    let mut hashes = vec![0; rows.len()];
-                    let keys = hasher.keys(0..width as usize);
-                    run(Sweeping { columns: &columns, keys, sums: &mut sums, hashes: &mut hashes });
-                    fingerprint.merge(Fingerprint::of_hashes(&hashes));
-                }
-                for (sums, expected) in sums.iter().zip(&expected) {
-                    let parts = |sums: &MomentSums| (sums.shift, sums.mass, sums.sum, sums.squares);
-                    assert_eq!(parts(sums), parts(expected), "{width} columns, {len} rows");
-                }
-                assert_eq!(fingerprint, Fingerprint::of(&block), "{width} columns, {len} rows");
+            let mut sums = vec![MomentSums::default(); columns.len()];
+            let mut fingerprint = Fingerprint::default();
+            for start in (0..len).step_by(STRIP) {
+                let rows = start..len.min(start + STRIP);
+                fingerprint.merge(sweep(&block, rows, None, &hasher, &mut sums));
             }
+            for (sums, values) in sums.iter().zip(&columns) {
+                let parts = |sums: &MomentSums| (sums.shift, sums.mass, sums.sum, sums.squares);
+                assert_eq!(parts(sums), parts(&plain_sums(values)), "{width} columns, {len} rows");
+            }
+            assert_eq!(fingerprint, Fingerprint::of(&block), "{width} columns, {len} rows");
         }
+    }
+
+    #[test]
+    fn weights_of_1_give_the_moments_of_unweighted_rows() {
+        let values = numbers(301, 5);
+        let (mut plain, mut weighted) = (MomentSums::default(), MomentSums::default());
+        plain.add(&values);
+        weighted.add_weighted(&values, &[1.0; 301]);
+        let parts = |sums: MomentSums| {
+            let Moments { mass, mean, squares } = sums.moments();
+            (mass, mean, squares)
+        };
+        assert_eq!(parts(weighted), parts(plain));
     }
 }
