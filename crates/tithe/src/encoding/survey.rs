@@ -263,12 +263,12 @@ impl Pass for Survey {
             _ => None,
         };
         let mut rng = self.seed.stream(Purpose::ClusteringRows, block.stream);
-        let outcome = match weights {
-            None => racer.outcome_alike(block.len, &mut rng),
-            // A weight that is not one is reported by `check`; it must not spoil the race before that.
+        let picks = match weights {
+            None => racer.race_uniform(block, &mut rng),
+            // `check` reports unusable weights later; until then they must not break the race.
             Some(weights) => {
                 let usable = weights.iter().all(|weight| *weight > 0.0 && weight.is_finite());
-                racer.outcome(if usable { weights } else { &[] }, &mut rng)
+                racer.race(block, if usable { weights } else { &[] }, &mut rng)
             }
         };
         // Without weights the label is summed like the features: its hash comes with it.
@@ -279,8 +279,6 @@ impl Pass for Survey {
         let mut all = Swept::nothing(summed);
         swept.into_iter().for_each(|swept| all.merge(swept));
         let Swept { moments, fingerprint } = all;
-        let picked = RowSet::copy(block, &outcome.rows);
-        let picks = outcome.slots(picked, |row| weights.map_or(1.0, |weights| weights[row]));
         let columns = block
             .columns
             .iter()

@@ -118,28 +118,23 @@ impl Races {
 impl Racer {
     /// Races the rows of a block, row n at rate `shares[n] ≥ 0`.
     pub fn race(&mut self, block: &Block, shares: &[f64], rng: &mut Rng) -> Slots {
-        let outcome = self.outcome(shares, rng);
-        let rows = RowSet::copy(block, &outcome.rows);
-        outcome.slots(rows, |row| shares[row])
-    }
-
-    /// The same, with nothing copied yet.
-    pub(crate) fn outcome(&mut self, shares: &[f64], rng: &mut Rng) -> Outcome {
         let mut cumulative = std::mem::take(&mut self.cumulative);
         let total = running_sums(shares, &mut cumulative);
-        let place_of = |place: f64| find(place * total, shares, &cumulative);
-        let outcome = self.outcome_by(shares.len(), total, place_of, rng);
+        let row_at = |place: f64| find(place * total, shares, &cumulative);
+        let outcome = self.outcome(shares.len(), total, row_at, rng);
         self.cumulative = cumulative;
-        outcome
+        outcome.slots(block, |row| shares[row])
     }
 
-    /// The outcome of a race of so many rows, all at rate 1.
-    pub(crate) fn outcome_alike(&mut self, rows: usize, rng: &mut Rng) -> Outcome {
-        self.outcome_by(rows, rows as f64, |place| (place * rows as f64) as usize % rows, rng)
+    /// Races the rows of a block, all at rate 1.
+    pub(crate) fn race_uniform(&mut self, block: &Block, rng: &mut Rng) -> Slots {
+        let rows = block.len;
+        let row_at = |place: f64| (place * rows as f64) as usize % rows;
+        self.outcome(rows, rows as f64, row_at, rng).slots(block, |_| 1.0)
     }
 
-    /// The outcome of a race of so many rows, of which `find` gives the one at a place in [0, 1) of their running total.
-    fn outcome_by(&mut self, rows: usize, total: f64, find: impl Fn(f64) -> usize, rng: &mut Rng) -> Outcome {
+    /// The winners among `rows` rows whose shares sum to `total`; `row_at` gives the row at a place in [0, 1) of the running total.
+    fn outcome(&mut self, rows: usize, total: f64, row_at: impl Fn(f64) -> usize, rng: &mut Rng) -> Outcome {
         let mut winners = Vec::new();
         if total > 0.0 {
             for (best, everyones) in self.best.iter_mut().zip(&*self.everyones) {
@@ -158,7 +153,7 @@ impl Racer {
                     faster &= faster - 1;
                     let slot = first + at as u64;
                     self.everyones[slot as usize].fetch_min(times[at].to_bits(), Ordering::Relaxed);
-                    let row = find(places.unit(slot)) as u32;
+                    let row = row_at(places.unit(slot)) as u32;
                     winners.push(Winner { slot: slot as u32, time: times[at], part: 0, row });
                 }
             }
@@ -218,20 +213,23 @@ fn in_order(winners: &mut [Winner], rows: usize) -> Vec<usize> {
     in_order
 }
 
-/// Who won the races of a block.
-pub(crate) struct Outcome {
+/// The winners of a block's races.
+struct Outcome {
     total: f64,
     winners: Vec<Winner>,
     /// The rows that won, each once, in order.
-    pub rows: Vec<usize>,
+    rows: Vec<usize>,
 }
 
 impl Outcome {
     /// The state of the races, with copies of the rows that won.
-    pub fn slots(self, rows: RowSet, share: impl Fn(usize) -> f64) -> Slots {
-        let part = Part { rows, shares: self.rows.into_iter().map(share).collect() };
-        let parts = if self.winners.is_empty() { Vec::new() } else { vec![part] };
-        Slots { total: self.total, winners: self.winners, parts }
+    fn slots(self, block: &Block, share: impl Fn(usize) -> f64) -> Slots {
+        if self.winners.is_empty() {
+            return Slots { total: self.total, winners: Vec::new(), parts: Vec::new() };
+        }
+        let rows = RowSet::copy(block, &self.rows);
+        let shares = self.rows.into_iter().map(share).collect();
+        Slots { total: self.total, winners: self.winners, parts: vec![Part { rows, shares }] }
     }
 }
 
