@@ -682,7 +682,7 @@ fn bytes_that_are_not_utf8() {
 fn invalid_ball_centres() {
     let scratch = Scratch::with_csv("age,city,y\n1,u,0\n2,v,1\n3,v,0\n");
     let line = "data.csv --label y --theta-star star";
-    let help = "  help: write a JSON object, or one `coefficient,value` a line\n";
+    let help = "  help: write a JSON object, or one `coefficient,value` per line\n";
     for (star, code, message) in [
         (
             r#"{"agee": 1}"#,
@@ -739,7 +739,7 @@ fn the_same_file_as_input_and_output() {
     std::os::unix::fs::symlink(scratch.path("data.csv"), scratch.path("link.csv")).expect("a link");
     let message = |name: &str| {
         format!(
-            "error: '{name}' is both input and output; the result would destroy the data\n  \
+            "error: '{name}' is both input and output; writing it would destroy the data\n  \
              help: name another file with -o\n"
         )
     };

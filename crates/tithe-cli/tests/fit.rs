@@ -107,7 +107,7 @@ fn the_posterior_file_contains_draws_and_metadata() {
     };
     assert!((scale / sd(&Mixed::new(400).x[0]) - 1.0).abs() < 1e-9);
     // The file can be read again.
-    assert!(scratch.succeed("inspect post.parquet").contains("a coreset, "));
+    assert!(scratch.succeed("inspect post.parquet").contains("a coreset: "));
     let table = scratch.succeed("fit core.parquet --chains 2 --draws 300 --warmup 200 --seed 7");
     assert!(table.starts_with("coefficient "), "{table}");
     assert!(table.contains("priors (normal:2) are on the standardised scale"), "{table}");
@@ -195,7 +195,7 @@ fn priors_are_chosen_by_name() {
         ),
         (
             "--prior-for x1",
-            "invalid value 'x1' for '--prior-for <NAME=PRIOR>': say NAME=PRIOR, for example age=normal:1",
+            "invalid value 'x1' for '--prior-for <NAME=PRIOR>': expected NAME=PRIOR, for example age=normal:1",
         ),
         (
             "--sampler gibbs",
@@ -250,13 +250,13 @@ fn files_that_cannot_be_fitted_are_refused() {
         &scratch,
         "fit core.parquet -o core.parquet",
         1,
-        "error: 'core.parquet' is both input and output; the result would destroy the data\n  help: name another file with -o\n",
+        "error: 'core.parquet' is both input and output; writing it would destroy the data\n  help: name another file with -o\n",
     );
     refuses(
         &scratch,
         "fit core.parquet --format stan-csv",
         2,
-        "error: --format: stan-csv needs a file to write to: name it with -o\n",
+        "error: --format: stan-csv needs an output file; name it with -o\n",
     );
     let core = read_core(&scratch.path(CORE));
     let mut story = core.story.clone();
@@ -430,7 +430,7 @@ fn stan_csv_contains_the_same_draws() {
 fn a_coreset_that_is_too_small_gives_a_warning() {
     let scratch = Scratch::with_csv(Mixed::new(2_000).csv());
     scratch.build("data.csv --label y --size 5");
-    let told = "warning: by its certificate the coreset is too small: its posterior is not the full data's\n";
+    let told = "warning: the coreset is too small according to its certificate: its posterior differs from the full data's\n";
     for (flags, code) in [("", 0), ("--strict", 1)] {
         let outcome = scratch.run(&format!("fit {CORE} --sampler laplace {flags}"));
         assert_eq!(outcome.code, Some(code), "{outcome:?}");

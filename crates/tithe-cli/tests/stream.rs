@@ -243,7 +243,7 @@ fn different_settings_are_rejected_with_the_difference() {
     let message = "the state in 'state' was made with other settings: seed is 0 in the state and 9 now; size is 100 rows in the state and 200 rows now";
     refuses(&scratch, &other, &text, 1, message);
     let other = FEED.replace("--label y", "--label city");
-    refuses(&scratch, &other, &text, 2, "--label: is 'city', and the stream's is 'y'");
+    refuses(&scratch, &other, &text, 2, "--label: 'city' differs from the stream's label 'y'");
     scratch.write("full/notes.txt", "mine");
     refuses(
         &scratch,
@@ -640,7 +640,7 @@ fn a_stream_has_the_guarantee_that_the_user_asked_for() {
     assert!(bound["delta"].as_f64().expect("a probability") <= 0.1, "{bound}");
     assert_eq!(bound["radius"].as_f64(), Some(0.5));
     let out = scratch.succeed(&format!("inspect {CORE}"));
-    assert!(out.contains("composed bound: log-likelihood within a share of"), "{out}");
+    assert!(out.contains("composed bound: relative error of the log-likelihood at most"), "{out}");
 }
 
 #[test]
