@@ -25,16 +25,16 @@ use tithe::data::source::{OpenOptions, open};
 use tithe::data::table::{Roles, Table};
 use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
-use tithe::stream::tree::{Reference, Rows, Tree, TreeSettings};
+use tithe::stream::tree::{ReferencePoint, Rows, Tree, TreeSettings};
 
 /// Name and sizes of each line.
 const LINES: [(&str, &[usize]); 3] =
     [("mixture", &[500, 1000, 2000]), ("binary10", &[500, 1000, 2000]), ("covtype", &[1000, 2000, 4000])];
-const METHODS: [(Method, Reference, &str); 4] = [
-    (Method::Calibrated, Reference::Renewed, "calibrated"),
-    (Method::Calibrated, Reference::Own, "calibrated, each step at its own mode"),
-    (Method::Calibrated, Reference::First, "calibrated, fixed pilot of the first block"),
-    (Method::Sensitivity, Reference::Renewed, "sensitivity"),
+const METHODS: [(Method, ReferencePoint, &str); 4] = [
+    (Method::Calibrated, ReferencePoint::Renewed, "calibrated"),
+    (Method::Calibrated, ReferencePoint::Own, "calibrated, each step at its own mode"),
+    (Method::Calibrated, ReferencePoint::First, "calibrated, fixed pilot of the first block"),
+    (Method::Sensitivity, ReferencePoint::Renewed, "sensitivity"),
 ];
 const GENERATED_ROWS: usize = 1_000_000;
 
@@ -200,7 +200,7 @@ fn main() -> Result<()> {
                 continue;
             }
             for (method, reference, method_name) in METHODS {
-                let other = reference != Reference::Renewed || method == Method::Sensitivity;
+                let other = reference != ReferencePoint::Renewed || method == Method::Sensitivity;
                 if other && (only || size != sizes[1]) {
                     continue;
                 }

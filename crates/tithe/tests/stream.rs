@@ -19,7 +19,7 @@ use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
 use tithe::model::likelihood::Curvature;
 use tithe::results::epsilon_search::largest_relative_error;
-use tithe::stream::tree::{Reference, Rows, Tree, TreeSettings};
+use tithe::stream::tree::{ReferencePoint, Rows, Tree, TreeSettings};
 use tithe::stream::{Stream, StreamSettings};
 
 type Table2 = Vec<(String, Vec<f64>)>;
@@ -58,7 +58,7 @@ fn settings(method: Method, size: usize, seed: u64) -> BuildSettings {
     }
 }
 
-fn stream(columns: &Table2, block: usize, build: BuildSettings, reference: Reference) -> Coreset {
+fn stream(columns: &Table2, block: usize, build: BuildSettings, reference: ReferencePoint) -> Coreset {
     let settings = TreeSettings { build, missing: Missing::Error, threads: Some(1), reference };
     let mut tree = Tree::new(settings).expect("a tree");
     let rows_in_all = columns[0].1.len();
@@ -91,12 +91,12 @@ fn the_end_of_a_stream_is_near_the_full_posterior() {
     };
     for seed in 0..2 {
         let calibrated = settings(Method::Calibrated, 400, seed);
-        let renewed = stream(&columns, 4_000, calibrated.clone(), Reference::Renewed);
+        let renewed = stream(&columns, 4_000, calibrated.clone(), ReferencePoint::Renewed);
         let composition = renewed.provenance.composition.clone().expect("how it was composed");
         assert_eq!((composition.parts, composition.depth), (11, 4));
         assert!(renewed.rows.len() <= 400 && renewed.rows.positions.windows(2).all(|pair| pair[0] < pair[1]));
-        let fixed = stream(&columns, 4_000, calibrated, Reference::First);
-        let plain = stream(&columns, 4_000, settings(Method::Sensitivity, 400, seed), Reference::Renewed);
+        let fixed = stream(&columns, 4_000, calibrated, ReferencePoint::First);
+        let plain = stream(&columns, 4_000, settings(Method::Sensitivity, 400, seed), ReferencePoint::Renewed);
         let [renewed, fixed, plain] = [&renewed, &fixed, &plain].map(kl);
         assert!(renewed < 0.01, "{renewed}");
         assert!(renewed < fixed, "{renewed} {fixed}");
@@ -110,7 +110,7 @@ fn a_snapshot_of_one_coreset_makes_up_for_its_steps() {
     for blocks in [2, 8] {
         let columns: Table2 = Recipe::Mixture.data(Seed(0), blocks * 4_000).columns();
         let calibrated = settings(Method::Calibrated, 400, 0);
-        let coreset = stream(&columns, 4_000, calibrated, Reference::Renewed);
+        let coreset = stream(&columns, 4_000, calibrated, ReferencePoint::Renewed);
         let certified = certify(&engine(columns), &coreset, &CertifySettings::default()).expect("certified");
         assert!(certified.certificate.kl < 0.003, "{blocks}: {}", certified.certificate.kl);
     }
@@ -125,7 +125,7 @@ fn nothing_of_second_order_is_lost() {
         build: settings(Method::Calibrated, 250, 3),
         missing: Missing::Error,
         threads: Some(1),
-        reference: Reference::Renewed,
+        reference: ReferencePoint::Renewed,
     })
     .expect("a tree");
     let points = |range: std::ops::Range<usize>| {
@@ -184,7 +184,7 @@ fn what_a_few_rows_know_outlives_every_step() {
     columns.push((label, y));
     let engine = engine(columns.clone());
     for seed in 0..3 {
-        let end = stream(&columns, 16_000, settings(Method::Calibrated, 300, seed), Reference::Renewed);
+        let end = stream(&columns, 16_000, settings(Method::Calibrated, 300, seed), ReferencePoint::Renewed);
         let certified = certify(&engine, &end, &CertifySettings::default()).expect("certified").certificate;
         assert!(certified.kl < 0.4 && certified.information.0 > 0.4, "seed {seed}: {certified:?}");
     }
@@ -199,7 +199,7 @@ fn a_block_that_cannot_be_used_changes_nothing() {
         build: settings(Method::Calibrated, 100, 1),
         missing: Missing::Error,
         threads: Some(1),
-        reference: Reference::Renewed,
+        reference: ReferencePoint::Renewed,
     };
     let mut tree = Tree::new(settings).expect("a tree");
     for start in [0, 2_000, 4_000] {

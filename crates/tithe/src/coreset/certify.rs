@@ -57,7 +57,7 @@ pub fn certify(engine: &impl Engine, coreset: &Coreset, settings: &CertifySettin
     };
     let certificate = engine.install(|| {
         let search =
-            Search::new(&coreset.encoding, None, &prior_precision, pilot, identity.rows, facts.seed)?;
+            Search::from_pilot(&coreset.encoding, None, &prior_precision, pilot, identity.rows, facts.seed)?;
         let mode = search.mode(engine, None)?;
         let full = Gaussian { mean: mode.mode, precision: mode.precision };
         Certificate::new(&points, &full, &prior_precision, None)

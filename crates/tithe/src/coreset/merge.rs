@@ -6,8 +6,8 @@ use rand::Rng as _;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::progress::{Event, Observer};
 use crate::base::rng::{Purpose, Seed, scrambled};
-use crate::coreset::build::{BuildSettings, Built, build_part};
-use crate::coreset::calibration::driver::Place;
+use crate::coreset::build::{BuildSettings, Built, build_task};
+use crate::coreset::calibration::task::Task;
 use crate::coreset::selection::Size;
 use crate::coreset::{Composition, Coreset, Provenance};
 use crate::data::block::{Column, Field, Kind, RowSet};
@@ -48,7 +48,7 @@ pub fn merge(
     let which = union.provenance.fingerprint.bits() ^ scrambled(union.rows.len() as u64);
     let fresh = Seed(settings.seed.stream(Purpose::Merge, which).next_u64());
     let choice = BuildSettings { seed: fresh, ..settings.clone() };
-    let (mut merged, _) = compress(union, &choice, Place::Alone, threads, observer)?;
+    let (mut merged, _) = compress(union, &choice, &Task::all_rows(), threads, observer)?;
     if merged.provenance.seed == fresh {
         merged.provenance.seed = settings.seed;
     }
@@ -144,12 +144,12 @@ fn joined(parts: &[&Provenance]) -> Provenance {
 pub(crate) fn compress(
     union: Coreset,
     settings: &BuildSettings,
-    place: Place<'_>,
+    task: &Task<'_>,
     threads: Option<usize>,
     observer: &dyn Observer,
 ) -> Result<(Coreset, Option<Quadratic>)> {
-    if matches!(settings.size, Size::Rows(size) if union.rows.len() <= size) && !place.makes_up() {
-        return Ok((union, place.remainder().cloned()));
+    if matches!(settings.size, Size::Rows(size) if union.rows.len() <= size) && task.may_be_exact {
+        return Ok((union, task.carried_residual.cloned()));
     }
     let Coreset { fields, rows, weights, encoding, provenance: before } = union;
     let (table, known) = weighted_table(&fields, &rows, weights, &encoding)?;
@@ -159,12 +159,16 @@ pub(crate) fn compress(
         encoding: EncodingSettings { known: Some(known), ..settings.encoding.clone() },
         ..settings.clone()
     };
-    let Built { coreset: built, remainder, let_go, .. } = build_part(&engine, &settings, place)?;
+    let Built { coreset: built, residual, discarded_residual, .. } =
+        build_task(&engine, &settings, task)?;
     let positions = built.rows.positions.iter().map(|&row| rows.positions[row as usize]).collect();
-    let kl = if let_go { None } else { place.composed_kl(before.composed().kl, &built.provenance) };
+    let kl = match discarded_residual {
+        true => None,
+        false => task.composed_kl(before.composed().kl, &built.provenance),
+    };
     let provenance = compressed(before, built.provenance, kl);
     let rows = RowSet { positions, ..built.rows };
-    Ok((Coreset { fields, rows, weights: built.weights, encoding, provenance }, remainder))
+    Ok((Coreset { fields, rows, weights: built.weights, encoding, provenance }, residual))
 }
 
 /// Weighted rows as a table to build from, and the encoding that knows of the weights.

@@ -7,9 +7,12 @@ pub mod collapse;
 pub mod file;
 pub mod kmeans;
 pub mod merge;
+mod paper_methods;
 pub mod provenance;
 pub mod selection;
 pub mod sensitivity;
+pub(crate) mod settings;
+pub(crate) mod steps;
 
 pub use provenance::*;
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::progress::{Event, Observer, Silent};
-use crate::coreset::calibration::driver::{Outset, Pooling};
+use crate::coreset::calibration::candidates::{GroupingAndEvaluating, Pooling};
 use crate::coreset::kmeans::Grouping;
 use crate::coreset::selection::{Keeping, Selecting};
 use crate::data::block::{Kind, PROVISIONAL};
@@ -23,7 +23,7 @@ use crate::encoding::full_data::Recognising;
 use crate::encoding::survey::Survey;
 use crate::engine::pass::{Pass, Watching};
 use crate::engine::{Engine, EngineSettings, LocalEngine, Missing, default_block_rows};
-use crate::mode::search::Looking;
+use crate::mode::evaluation::EvaluatingCurvature;
 use crate::results::compare::Scoring;
 use crate::results::fit::Gathering;
 use crate::results::verify::Evaluating;
@@ -259,10 +259,10 @@ macro_rules! passes {
 passes!(
     Survey,
     Watching<Grouping<'static>>,
-    Watching<Outset<'static>>,
+    Watching<GroupingAndEvaluating<'static>>,
     Watching<Selecting<'static>>,
     Watching<Keeping>,
-    Looking<'static>,
+    EvaluatingCurvature<'static>,
     Watching<Pooling<'static>>,
     Recognising<'static>,
     Evaluating<'static>,

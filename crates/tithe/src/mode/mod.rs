@@ -1,3 +1,5 @@
 //! Finds the mode of the full data's posterior in as few passes as possible.
 
-pub mod search;
+pub(crate) mod evaluation;
+pub(crate) mod guides;
+pub(crate) mod search;

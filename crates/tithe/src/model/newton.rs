@@ -1,5 +1,5 @@
-//! The one search for a mode: damped Newton steps up a log-posterior, whether its likelihood is that of a few points
-//! or costs a pass over all data for every look.
+//! Newton's method, damped: finds the mode of a log-posterior, whether its likelihood is that of a few points or costs a
+//! pass over all data per evaluation.
 
 use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
@@ -10,25 +10,25 @@ use crate::data::points::Points;
 use crate::model::likelihood::Curvature;
 use crate::model::prior::{Prior, Priors};
 
-/// A search gives up after so many steps, if not before.
+/// A search gives up after so many steps.
 const MOST_STEPS: usize = 200;
-/// The squared decrement at which a mode is exact to the last digits, where a look costs next to nothing.
+/// The squared decrement at which a mode is exact to the last digits, for likelihoods that are cheap to evaluate.
 pub(crate) const EXACT: f64 = 1e-20;
-/// A gain below this share of the log-posterior is lost in its rounding.
-const SHOWN: f64 = 1e-11;
-/// Where rounding stops the steps, this squared decrement is still a mode.
+/// A gain below this fraction of the log-posterior is lost in its rounding.
+const VISIBLE: f64 = 1e-11;
+/// Where rounding stops the steps, this squared decrement still counts as a mode.
 const NEAR_ENOUGH: f64 = 1e-3;
-/// Beyond this squared decrement nothing is said of how steady the curvature is: the way left may lead where the last step did not.
+/// Beyond this squared decrement the last step does not predict how the curvature changes on the rest of the way.
 const NEAR_AND_STEADY: f64 = 1e-6;
-/// Damping at which Newton's method is taken up again.
+/// Damping at or below which plain Newton steps are tried again.
 const LITTLE_DAMPING: f64 = 1e-3;
 
-/// A log-likelihood that can be looked at.
+/// A log-likelihood that can be evaluated.
 pub(crate) trait Likelihood {
-    /// Its value, gradient and curvature at a parameter.
-    fn look(&mut self, theta: &[f64]) -> Result<Curvature>;
+    /// Value, gradient and negative Hessian at a parameter.
+    fn evaluate(&mut self, theta: &[f64]) -> Result<Curvature>;
 
-    /// The least weight of a row, among those looked at.
+    /// The smallest weight of a row, among those evaluated.
     fn least_weight(&self) -> f64;
 
     /// The search gives up after so many steps.
@@ -36,24 +36,24 @@ pub(crate) trait Likelihood {
         MOST_STEPS
     }
 
-    /// The search also ends where the curvature should change by no more than this share of itself on the way that is left. Where a
-    /// look costs next to nothing, that is no reason to stop.
+    /// The search also ends where the curvature is expected to change by no more than this fraction until the mode. For
+    /// likelihoods that are cheap to evaluate it is 0.
     fn steady(&self) -> f64 {
         0.0
     }
 
-    /// The last guess brought little: it should not be made again in the same way, if there is another.
+    /// The last prediction gained little and should not be made again in the same way.
     fn discourage(&mut self) {}
 
-    /// Where the mode might be, from what was `seen` at `theta` (and the squared Newton `decrement` there), if more is known
-    /// than Newton's method knows.
-    fn guess(&mut self, _theta: &[f64], _seen: &Curvature, _decrement: f64) -> Option<Vec<f64>> {
+    /// Predicts the mode better than a Newton step does, if it can, from the likelihood as `evaluated` at `theta` and the
+    /// squared Newton `decrement` there.
+    fn predict(&mut self, _theta: &[f64], _evaluated: &Curvature, _decrement: f64) -> Option<Vec<f64>> {
         None
     }
 }
 
 impl Likelihood for &Points {
-    fn look(&mut self, theta: &[f64]) -> Result<Curvature> {
+    fn evaluate(&mut self, theta: &[f64]) -> Result<Curvature> {
         Ok(Curvature::of_points(self, theta))
     }
 
@@ -64,18 +64,18 @@ impl Likelihood for &Points {
 
 /// Where a search ended.
 pub(crate) struct Mode {
-    /// The last parameter that was looked at.
+    /// The last parameter that was evaluated.
     pub theta: Vec<f64>,
     /// The likelihood there.
     pub likelihood: Curvature,
     /// The negative log-posterior's Hessian there.
     pub precision: Mat<f64>,
-    /// The mode: one more Newton step from `theta`, which costs no look and squares what was left of the way.
+    /// The mode: one more Newton step from `theta`, which costs no evaluation and squares the remaining distance.
     pub mode: Vec<f64>,
 }
 
-/// The mode from 0, or for spike-and-slab priors from the mode under the slabs alone, since from 0 the spikes would
-/// hold every coefficient.
+/// The mode from 0, or for spike-and-slab priors from the mode under the slabs alone: from 0 the spikes would hold every
+/// coefficient there.
 pub(crate) fn mode_from_afar(likelihood: &mut impl Likelihood, priors: &Priors, near: f64) -> Result<Mode> {
     let slab = |prior: &Prior| match *prior {
         Prior::SpikeSlab { slab, .. } => Prior::Normal { scale: slab },
@@ -87,9 +87,19 @@ pub(crate) fn mode_from_afar(likelihood: &mut impl Likelihood, priors: &Priors, 
     if slabs == *priors { Ok(first) } else { mode(likelihood, priors, first.mode, near) }
 }
 
-/// Refuses models whose Hessians the machine cannot hold, if so many threads sum one each.
+/// The mode of a few points under a normal prior, to the last digits.
+pub(crate) fn mode_of_points(mut points: &Points, prior_precision: &[f64], start: Vec<f64>) -> Result<Mode> {
+    mode(&mut points, &normal_priors(prior_precision), start, EXACT)
+}
+
+/// Normal priors with these precisions.
+pub(crate) fn normal_priors(precision: &[f64]) -> Priors {
+    Priors { coefficients: precision.iter().map(|p| Prior::Normal { scale: p.sqrt().recip() }).collect() }
+}
+
+/// Rejects models whose Hessians do not fit into memory, if each of so many threads sums one.
 pub(crate) fn check_memory(dim: usize, threads: usize) -> Result<()> {
-    // Every thread's sums for half a Hessian, 64 bytes an entry, and a few whole ones: of a look, a factor, a map.
+    // Every thread sums half a Hessian, 64 bytes per entry, and there are a few whole ones: an evaluation, a factor, a map.
     let bytes = (dim as u64).saturating_pow(2).saturating_mul(32 * threads as u64 + 64);
     if bytes <= physical_memory().unwrap_or(isize::MAX as u64) {
         return Ok(());
@@ -101,8 +111,8 @@ pub(crate) fn check_memory(dim: usize, threads: usize) -> Result<()> {
     ))
 }
 
-/// Damped Newton steps from `start` until the squared decrement `∇ᵀH⁻¹∇`, the squared distance to the mode in posterior
-/// standard deviations, is `near` 0, or the curvature is [steady](Likelihood::steady) from here on.
+/// Damped Newton steps from `start` until the squared decrement `∇ᵀH⁻¹∇`, which is the squared distance to the mode in
+/// posterior standard deviations, is at most `near`, or the curvature is [steady](Likelihood::steady) from here on.
 pub(crate) fn mode(
     likelihood: &mut impl Likelihood,
     priors: &Priors,
@@ -112,19 +122,19 @@ pub(crate) fn mode(
     check_memory(start.len(), 1)?;
     let flat = priors.coefficients.iter().any(Prior::is_improper);
     let mut theta = start;
-    let mut here = Local::new(likelihood.look(&theta)?, priors, &theta);
+    let mut here = Local::new(likelihood.evaluate(&theta)?, priors, &theta);
     // Levenberg's damping, in units of the Hessian's diagonal: 0 while plain Newton steps succeed.
     let mut damping = 0.0;
-    // The last decrement, and whether a guess led here.
-    let (mut last, mut guessed) = (f64::INFINITY, false);
+    // The last decrement, and whether a prediction led here.
+    let (mut last, mut predicted) = (f64::INFINITY, false);
     let mut decrement = f64::NAN;
-    // By which share the curvature changes over a standard deviation, going by the last step.
+    // By which fraction the curvature changes per standard deviation, measured on the last step.
     let mut bending = f64::INFINITY;
     for _ in 0..likelihood.most_steps() {
         if !here.value.is_finite() {
             return Err(not_finite());
         }
-        // With a row on the wrong side σ(−s) is ½ or more; all of them far below that means that θ separates them.
+        // A misclassified row has σ(−s) ≥ ½; if all rows are far below that, θ separates the classes.
         if flat && here.likelihood.misfit < 1e-3 * likelihood.least_weight() {
             return Err(separated());
         }
@@ -137,34 +147,36 @@ pub(crate) fn mode(
         };
         decrement = step.iter().zip(&here.gradient).map(|(step, slope)| step * slope).sum::<f64>().max(0.0);
         let ahead: Vec<f64> = theta.iter().zip(&step).map(|(theta, step)| theta + step).collect();
-        let shown = decrement > SHOWN * here.value.abs();
-        let stuck = !shown && decrement > 0.5 * last && decrement <= NEAR_ENOUGH;
+        let visible = decrement > VISIBLE * here.value.abs();
+        let stuck = !visible && decrement > 0.5 * last && decrement <= NEAR_ENOUGH;
         let steady = decrement <= NEAR_AND_STEADY && bending * decrement.sqrt() <= likelihood.steady();
         if damping == 0.0 && (decrement <= near || steady || stuck) {
             return Ok(Mode { theta, likelihood: here.likelihood, precision: here.precision, mode: ahead });
         }
-        // A guess that brought little is not made twice in a row.
-        let worth_guessing = !(guessed && decrement > 0.5 * last);
-        if !worth_guessing {
+        // A prediction that gained little is not made twice in a row.
+        let gained_little = predicted && decrement > 0.5 * last;
+        let prediction = if gained_little {
             likelihood.discourage();
-        }
-        let guess = if worth_guessing { likelihood.guess(&theta, &here.likelihood, decrement) } else { None };
-        let is_guess = guess.is_some();
-        let next = guess.unwrap_or(ahead);
-        let there = Local::new(likelihood.look(&next)?, priors, &next);
-        // Rounding hides a smaller gain; so near to the mode that the value cannot show it, a Newton step is right.
+            None
+        } else {
+            likelihood.predict(&theta, &here.likelihood, decrement)
+        };
+        let is_prediction = prediction.is_some();
+        let next = prediction.unwrap_or(ahead);
+        let there = Local::new(likelihood.evaluate(&next)?, priors, &next);
+        // Rounding hides smaller gains; where no gain would be visible, a plain Newton step is accepted.
         let noise = 1e-13 * here.value.abs();
-        let enough = if is_guess { 0.0 } else { 1e-4 * decrement };
-        let trusted = !shown && damping == 0.0;
+        let enough = if is_prediction { 0.0 } else { 1e-4 * decrement };
+        let trusted = !visible && damping == 0.0;
         if there.value.is_finite() && (trusted || there.value >= here.value + enough - noise) {
             if likelihood.steady() > 0.0 && near < NEAR_AND_STEADY {
                 bending = there.bending_since(&here, &theta, &next);
             }
             (theta, here) = (next, there);
-            (last, guessed) = (decrement, is_guess);
-            damping = if is_guess || damping <= LITTLE_DAMPING { 0.0 } else { damping * 0.1 };
-        } else if is_guess {
-            (last, guessed) = (0.0, true);
+            (last, predicted) = (decrement, is_prediction);
+            damping = if is_prediction || damping <= LITTLE_DAMPING { 0.0 } else { damping * 0.1 };
+        } else if is_prediction {
+            (last, predicted) = (0.0, true);
         } else if damping > 1e12 {
             return Err(not_converged(decrement));
         } else {
@@ -198,7 +210,7 @@ impl Local {
         Local { value, gradient, precision, likelihood }
     }
 
-    /// The change `‖H^{-½} ΔH H^{-½}‖` of the curvature from `earlier` on, for each standard deviation on the way from `theta` to here.
+    /// The change `‖H^{-½} ΔH H^{-½}‖` of the curvature since `earlier`, per standard deviation of the way from `theta` to here.
     fn bending_since(&self, earlier: &Local, theta: &[f64], here: &[f64]) -> f64 {
         let Ok(factor) = self.precision.llt(Side::Lower) else { return f64::INFINITY };
         let change = factor.solve(&self.precision - &earlier.precision);

@@ -1,4 +1,4 @@
-//! A quadratic in the place of a log-likelihood: value, gradient and Hessian at one parameter, followed anywhere.
+//! A quadratic approximation of a log-likelihood: value, gradient and Hessian at one parameter, evaluated anywhere.
 
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::{Mat, Par, Side};
@@ -11,28 +11,28 @@ use crate::model::likelihood::Curvature;
 pub struct Quadratic {
     /// `θ₀`.
     pub theta: Vec<f64>,
-    /// What is known there.
+    /// Value, gradient and negative Hessian at `θ₀`.
     pub curvature: Curvature,
 }
 
 impl Quadratic {
     /// Value, gradient and Hessian at another parameter.
     pub fn at(&self, theta: &[f64]) -> Curvature {
-        let way: Vec<f64> = theta.iter().zip(&self.theta).map(|(there, here)| there - here).collect();
+        let step: Vec<f64> = theta.iter().zip(&self.theta).map(|(there, here)| there - here).collect();
         let mut there = self.curvature.clone();
-        for i in 0..way.len() {
-            let bend: f64 = way.iter().enumerate().map(|(j, way)| self.curvature.entry(i, j) * way).sum();
-            there.value += way[i] * (self.curvature.gradient[i] - 0.5 * bend);
+        for i in 0..step.len() {
+            let bend: f64 = step.iter().enumerate().map(|(j, step)| self.curvature.entry(i, j) * step).sum();
+            there.value += step[i] * (self.curvature.gradient[i] - 0.5 * bend);
             there.gradient[i] -= bend;
         }
         there
     }
 
-    /// The same without what takes curvature away from a log-likelihood whose `own` this is added to: the sum of the two has
-    /// a mode then, however far it is. Nothing if the two together are far from concave.
+    /// The same without the directions in which it reduces the curvature of the log-likelihood `own` that it is added to: the
+    /// sum of the two then has a mode, however far away. `None` if the sum is far from concave.
     pub(crate) fn concave_beside(&self, own: &Curvature) -> Option<Quadratic> {
         let dim = self.theta.len();
-        // In directions whitened by the mean of what there is without this and with it.
+        // In directions whitened by the mean of the curvature without this and with it.
         let mut both = Mat::from_fn(dim, dim, |i, j| own.entry(i, j) + 0.5 * self.curvature.entry(i, j));
         add_ridge(&mut both);
         let lower = both.llt(Side::Lower).ok()?;
@@ -54,7 +54,7 @@ impl Quadratic {
     }
 }
 
-/// Makes a matrix that may be singular positive definite.
+/// Adds a small ridge, so that a matrix that may be singular is positive definite.
 pub(crate) fn add_ridge(matrix: &mut Mat<f64>) {
     for i in 0..matrix.nrows() {
         matrix[(i, i)] = matrix[(i, i)] * (1.0 + 1e-10) + 1e-10;
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moving_on_is_the_same_as_going_there_at_once() {
+    fn two_steps_give_the_same_as_one() {
         let here = Quadratic {
             theta: vec![1.0, -2.0],
             curvature: Curvature {
@@ -77,7 +77,7 @@ mod tests {
                 misfit: 0.0,
             },
         };
-        // By hand at (2, 0), a way of (1, 2): 3 + 8.5 − ½(2 + 4 − 12), gradient (0.5, 4) − (4, −5).
+        // By hand at (2, 0), a step of (1, 2): 3 + 8.5 − ½(2 + 4 − 12), gradient (0.5, 4) − (4, −5).
         let there = here.at(&[2.0, 0.0]);
         assert_eq!((there.value, &there.gradient[..]), (14.5, &[-3.5, 9.0][..]));
         let again = Quadratic { theta: vec![2.0, 0.0], curvature: there }.at(&[-1.0, 1.0]);

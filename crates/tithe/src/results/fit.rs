@@ -19,7 +19,8 @@ use crate::engine::{Engine, Missing, thread_pool};
 use crate::mcmc::diagnostics::{self, CoefficientSummary, Finding, Trouble};
 use crate::mcmc::draws::Draws;
 use crate::mcmc::{self, Sampler};
-use crate::mode::search::{full_mode_from_afar, least_margin};
+use crate::mode::evaluation::least_margin;
+use crate::mode::search::full_mode_from_afar;
 use crate::model::likelihood;
 use crate::model::{Gaussian, LogDensity, Posterior, Prior, PriorChoice, Priors};
 

@@ -30,7 +30,7 @@ use crate::engine::{EngineSettings, LocalEngine, Missing};
 use check::Classes;
 pub use packed::Packed;
 use state::{Content, Directory, FieldRecord, Layout, Manifest, Named, PartRecord, refused};
-use tree::{Reference, Rows, Tree, TreeSettings};
+use tree::{ReferencePoint, Rows, Tree, TreeSettings};
 
 /// What messages call a stream without a state on disk.
 const MEMORY: &str = "memory";
@@ -75,7 +75,7 @@ impl StreamSettings {
 
     fn tree(&self, threads: Option<usize>) -> TreeSettings {
         let (build, missing) = (self.build.clone(), self.missing);
-        TreeSettings { build, missing, threads, reference: Reference::Renewed }
+        TreeSettings { build, missing, threads, reference: ReferencePoint::Renewed }
     }
 }
 
@@ -550,7 +550,7 @@ impl Stream {
         manifest.levels = levels;
         if blocks != manifest.blocks {
             let write = |remainder: &_| directory.write_remainder(blocks, remainder);
-            manifest.remainder = self.tree.remainder().map(write).transpose()?;
+            manifest.remainder = self.tree.residual().map(write).transpose()?;
         }
         manifest.blocks = blocks;
         manifest.pending = match (self.pending_rows, self.fields()) {

@@ -45,7 +45,7 @@ impl Stream {
         Ok(Packed {
             manifest: manifest.to_text().map_err(|error| Error::io("write", NAME, error.into()))?,
             levels: self.tree.levels().iter().map(level).collect::<Result<_>>()?,
-            remainder: self.tree.remainder().map(remainder_bytes).transpose()?,
+            remainder: self.tree.residual().map(remainder_bytes).transpose()?,
             pending,
         })
     }

@@ -1,24 +1,24 @@
-//! The merge-and-compress tree: a coreset of each block, two of a level compressed to one of the next.
+//! The merge-and-compress tree: a coreset of each block, and two coresets of a level compressed to one of the next.
 //!
-//! It counts in binary: after B blocks there is a coreset at level `l` if bit `l` of B is set, and it stands for `2^l`
+//! It counts in binary: after B blocks there is a coreset at level `l` if bit `l` of B is set, and it represents `2^l`
 //! blocks. So at most `⌈log₂ B⌉ + 1` coresets are held, whatever B is.
 //!
-//! **The remainder.** What a step leaves of the gradient and Hessian of its rows' log-likelihood is not lost: the tree carries it as
-//! one quadratic, every step makes up for its share of it, and a snapshot for all. So errors do not add up from step to step,
-//! and no step needs to be exact: a few conjugate gradients do.
+//! **The residual.** The gradient and Hessian of a step's rows that its coreset fails to represent are not lost: the tree
+//! carries them as one quadratic, every step compensates for its share of it, and a snapshot for all of it. So errors do not
+//! add up from step to step, and no step needs to be exact: a few conjugate gradients are enough.
 //!
-//! **The reference point.** Gradient and Hessian are those at one parameter; what is lost is of third order in the distance from
-//! there to the last posterior's mode. So the reference is renewed at every step: the mode of all that is held at that moment, the
-//! remainder included, which moves by ever less as rows come in. Errors are weighed by the shape of the same posterior, for it is
-//! there that they will count.
+//! **The reference point.** Gradient and Hessian are those at one parameter; what is lost is of third order in the distance
+//! from there to the final posterior's mode. So the reference is renewed at every step: it is the mode of everything that is
+//! held at that moment, residual included, which moves less and less as rows come in. Errors are measured in the metric of
+//! the same posterior, because that is where they will matter.
 
 use rand::Rng as _;
 
 use crate::base::error::{Error, Result};
 use crate::base::progress::Observer;
 use crate::base::rng::{Purpose, Seed};
-use crate::coreset::build::{BuildSettings, Built, build_part};
-use crate::coreset::calibration::driver::Place;
+use crate::coreset::build::{BuildSettings, Built, build_task};
+use crate::coreset::calibration::task::Task;
 use crate::coreset::merge::{Quiet, compress, union};
 use crate::coreset::selection::Size;
 use crate::coreset::{Composition, Coreset};
@@ -28,7 +28,7 @@ use crate::data::source::memory::Columns;
 use crate::data::table::{Roles, Table};
 use crate::encoding::Encoding;
 use crate::engine::{EngineSettings, LocalEngine, Missing};
-use crate::mode::search::mode_of_points;
+use crate::model::newton::mode_of_points;
 use crate::model::quadratic::Quadratic;
 
 /// The random numbers of a snapshot are those of a level that no stream reaches.
@@ -41,21 +41,21 @@ pub struct TreeSettings {
     pub build: BuildSettings,
     /// What to do with unusable rows.
     pub missing: Missing,
-    /// Number of threads; `None` is one a core.
+    /// Number of threads; `None` is one per core.
     pub threads: Option<usize>,
-    /// What calibration refers to.
-    pub reference: Reference,
+    /// Where calibration matches gradient and Hessian.
+    pub reference: ReferencePoint,
 }
 
-/// What the steps of a calibrated tree refer to.
+/// The parameter at which the steps of a calibrated tree match gradient and Hessian.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reference {
-    /// The mode of all that is held at the moment.
+pub enum ReferencePoint {
+    /// The mode of everything that is held at the moment.
     #[default]
     Renewed,
-    /// The mode of what is compressed alone.
+    /// The mode of the rows that are compressed, and nothing else.
     Own,
-    /// The mode of the first block's coreset, for ever: what renewing is compared with.
+    /// The mode of the first block's coreset, for all steps; a baseline to compare the others with.
     First,
 }
 
@@ -82,15 +82,15 @@ impl Rows {
     }
 }
 
-/// The coresets of a stream, one a level at most.
+/// The coresets of a stream, at most one per level.
 #[derive(Clone, Debug)]
 pub struct Tree {
     settings: TreeSettings,
     levels: Vec<Option<Coreset>>,
     blocks: u64,
-    /// What the coresets leave of the log-likelihood of all rows.
-    remainder: Option<Quadratic>,
-    /// The fixed reference point, where there is one.
+    /// The log-likelihood of all rows minus that of the coresets, near the mode.
+    residual: Option<Quadratic>,
+    /// The fixed reference point, if there is one.
     pilot: Option<Vec<f64>>,
 }
 
@@ -100,12 +100,12 @@ impl Tree {
         Tree::with_levels(settings, Vec::new(), 0, None)
     }
 
-    /// The tree after `blocks` blocks, whose coresets are these and leave so much.
+    /// The tree after `blocks` blocks, with its coresets and their residual.
     pub fn with_levels(
         mut settings: TreeSettings,
         levels: Vec<Option<Coreset>>,
         blocks: u64,
-        remainder: Option<Quadratic>,
+        residual: Option<Quadratic>,
     ) -> Result<Tree> {
         settings.build.check()?;
         if matches!(settings.build.size, Size::Kl { .. }) {
@@ -114,10 +114,10 @@ impl Tree {
         if let Some(first) = levels.iter().flatten().next() {
             settings.build.encoding.known = Some(first.encoding.clone());
         }
-        Ok(Tree { settings, levels, blocks, remainder, pilot: None })
+        Ok(Tree { settings, levels, blocks, residual, pilot: None })
     }
 
-    /// Blocks that are in.
+    /// The number of blocks read so far.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
@@ -127,12 +127,12 @@ impl Tree {
         &self.levels
     }
 
-    /// What the coresets leave of the log-likelihood of all rows.
-    pub fn remainder(&self) -> Option<&Quadratic> {
-        self.remainder.as_ref()
+    /// The log-likelihood of all rows minus that of the coresets, near the mode.
+    pub fn residual(&self) -> Option<&Quadratic> {
+        self.residual.as_ref()
     }
 
-    /// Takes an encoding that is learnt elsewhere.
+    /// Uses an encoding that was learnt elsewhere.
     pub(super) fn take_encoding(&mut self, encoding: Encoding) {
         self.settings.build.encoding.known = Some(encoding);
     }
@@ -142,14 +142,14 @@ impl Tree {
         &self.settings
     }
 
-    /// Takes in the next block. Gives back mean and standard deviation of its columns of numbers.
+    /// Adds the next block and returns mean and standard deviation of its numeric columns.
     ///
     /// # Errors
-    /// If the rows cannot be used; the tree is then as it was.
+    /// If the rows cannot be used; the tree is then unchanged.
     pub fn push(&mut self, rows: Rows, observer: &dyn Observer) -> Result<Vec<Option<(f64, f64)>>> {
-        let Built { coreset, moments, mut remainder, .. } = self.leaf(rows, observer)?;
+        let Built { coreset, moments, mut residual, .. } = self.leaf(rows, observer)?;
         let encoding = coreset.encoding.clone();
-        if self.settings.reference == Reference::First && self.pilot.is_none() {
+        if self.settings.reference == ReferencePoint::First && self.pilot.is_none() {
             let points = coreset.points()?;
             let prior_precision = vec![self.settings.build.prior_scale.powi(-2); points.dim()];
             self.pilot = Some(mode_of_points(&points, &prior_precision, vec![0.0; points.dim()])?.mode);
@@ -160,14 +160,14 @@ impl Tree {
             let both = union(vec![held.clone(), carried])?;
             level += 1;
             let node = Node { level: level as u64, index: self.blocks >> level };
-            let rest = self.rest(self.levels.iter().skip(level))?;
-            let place = self.place(rest.as_ref(), remainder.as_ref());
-            (carried, remainder) = compress(both, &self.node(node), place, self.settings.threads, observer)?;
+            let others = self.others(self.levels.iter().skip(level))?;
+            let task = self.task(others.as_ref(), residual.as_ref());
+            (carried, residual) = compress(both, &self.node(node), &task, self.settings.threads, observer)?;
         }
         self.levels.resize(self.levels.len().max(level + 1), None);
         self.levels[..level].fill(None);
         self.levels[level] = Some(carried);
-        self.remainder = remainder;
+        self.residual = residual;
         self.blocks += 1;
         self.settings.build.encoding.known.get_or_insert(encoding);
         Ok(moments)
@@ -176,12 +176,12 @@ impl Tree {
     /// The coreset of everything so far, and of `pending` rows that do not fill a block yet.
     pub fn snapshot(&self, pending: Option<Rows>, observer: &dyn Observer) -> Result<Coreset> {
         let mut held: Vec<Coreset> = self.levels.iter().rev().flatten().cloned().collect();
-        let mut remainder = self.remainder.clone();
+        let mut residual = self.residual.clone();
         let is_one_block = self.blocks + u64::from(pending.is_some()) == 1;
         if let Some(rows) = pending {
             let leaf = self.leaf(rows, observer)?;
             held.push(leaf.coreset);
-            remainder = leaf.remainder;
+            residual = leaf.residual;
         }
         let all = union(held)?;
         let build = &self.settings.build;
@@ -190,10 +190,10 @@ impl Tree {
             Size::Guarantee { .. } => all,
             Size::Rows(_) | Size::Kl { .. } => {
                 let node = self.node(Node { level: SNAPSHOT, index: self.blocks });
-                // One block stood alone, and left nothing that it could make up for.
-                let left = remainder.as_ref().filter(|_| !is_one_block);
-                let place = self.pilot.as_deref().map_or(Place::Last(left), Place::At);
-                compress(all, &node, place, self.settings.threads, observer)?.0
+                // A single block was built by itself, and its residual cannot be compensated by the same rows.
+                let carried = residual.as_ref().filter(|_| !is_one_block);
+                let task = self.pilot.as_deref().map_or_else(|| Task::last_step(carried), Task::at);
+                compress(all, &node, &task, self.settings.threads, observer)?.0
             }
         };
         // What was asked for is what the user said, not a node's share of it.
@@ -212,21 +212,21 @@ impl Tree {
         };
         let quiet = Quiet(observer);
         let engine = LocalEngine::new(table, &engine, &quiet)?;
-        let rest = self.rest(self.levels.iter())?;
+        let others = self.others(self.levels.iter())?;
         let node = self.node(Node { level: 0, index: self.blocks });
-        let place = self.place(rest.as_ref(), self.remainder.as_ref());
-        let mut built = build_part(&engine, &node, place)?;
+        let task = self.task(others.as_ref(), self.residual.as_ref());
+        let mut built = build_task(&engine, &node, &task)?;
         let facts = &mut built.coreset.provenance;
-        if matches!(place, Place::Step { .. }) {
-            let kl = if built.let_go { None } else { place.composed_kl(Some(0.0), facts) };
+        if task.is_step() {
+            let kl = if built.discarded_residual { None } else { task.composed_kl(Some(0.0), facts) };
             facts.composition = Some(Composition { kl, ..facts.composed() });
         }
         Ok(built)
     }
 
-    /// The points of coresets that are held beside what is compressed.
-    fn rest<'a>(&self, levels: impl Iterator<Item = &'a Option<Coreset>>) -> Result<Option<Points>> {
-        if self.settings.reference != Reference::Renewed {
+    /// The points of the coresets that are held besides those being compressed.
+    fn others<'a>(&self, levels: impl Iterator<Item = &'a Option<Coreset>>) -> Result<Option<Points>> {
+        if self.settings.reference != ReferencePoint::Renewed {
             return Ok(None);
         }
         let mut all: Option<Points> = None;
@@ -240,23 +240,23 @@ impl Tree {
         Ok(all)
     }
 
-    /// Where what is compressed stands, beside the rest and with what was left so far. The first block stands alone.
-    fn place<'a>(&'a self, rest: Option<&'a Points>, remainder: Option<&'a Quadratic>) -> Place<'a> {
+    /// The task of a step. The first block is built like a data set of its own.
+    fn task<'a>(&'a self, others: Option<&'a Points>, residual: Option<&'a Quadratic>) -> Task<'a> {
         match (&self.pilot, self.settings.reference, self.blocks) {
-            (Some(pilot), ..) => Place::At(pilot),
-            (None, Reference::Renewed, 1..) => Place::Step { rest, remainder },
-            _ => Place::Alone,
+            (Some(pilot), ..) => Task::at(pilot),
+            (None, ReferencePoint::Renewed, 1..) => Task::step(others, residual),
+            _ => Task::all_rows(),
         }
     }
 
-    /// What is to be built at a node: by a seed of its own and, where there is a guarantee, by its share of the budget.
+    /// The settings of a node: its own seed and, where there is a guarantee, its share of the budget.
     fn node(&self, node: Node) -> BuildSettings {
         let build = &self.settings.build;
         BuildSettings { seed: node.seed(build.seed), size: node.size(build.size), ..build.clone() }
     }
 }
 
-/// A place in the tree: the `index`-th coreset of a level.
+/// A node of the tree: the `index`-th coreset of a level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Node {
     level: u64,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::data::points::Points;
-use crate::mode::search::mode_of_points;
+use crate::model::newton::mode_of_points;
 
 /// A whitened eigenvalue below this is a direction the coreset misses: it knows less than half of what the data know.
 const DEFICIENT: f64 = 0.5;

@@ -1,9 +1,201 @@
-//! Calibration: from selected rows to weights whose posterior is practically the full data's, with a certificate.
+//! The default method: rows and weights whose posterior is practically the full data's, with a certificate.
+//!
+//! Gradient and Hessian of the log-likelihood at the full data's mode determine the posterior to second order. For each
+//! row they are a vector of local features `F(z)` ([`local_features`](crate::model::local_features)); calibration chooses
+//! rows and weights with `Σ_m w_m F(z_m) ≈ b = Σ_n F(z_n)`. The steps of [`calibrated_coreset`], one file each:
+//!
+//! 1. [`mode`](crate::mode): the full data's mode, gradient and Hessian, in a few passes;
+//! 2. [`reference`]: the features' map and the target `b`;
+//! 3. [`candidates`]: one pass that keeps a pool of rows to choose from;
+//! 4. [`choice`]: rows and weights by [`pricing`] and [`nearest_weights`];
+//! 5. [`certificate`]: how far the coreset's posterior is from the full data's.
+//!
+//! A stream or merge passes in a [`task::Task`] that says what is to be matched besides the rows.
 
-mod calibrate;
+pub(crate) mod candidates;
 pub mod certificate;
 mod cholesky;
-pub(crate) mod driver;
-pub mod weights;
+pub(crate) mod choice;
+pub mod nearest_weights;
+pub mod pricing;
+pub(crate) mod reference;
+pub(crate) mod task;
 
-pub use calibrate::{Calibrated, CalibrationSettings, calibrate, nudge, pool_capacity};
+use std::borrow::Cow;
+
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::coreset::calibration::candidates::{Candidates, Ranking, group_and_evaluate};
+use crate::coreset::calibration::choice::{Choice, fewest_rows};
+use crate::coreset::calibration::reference::{Reference, prior_precision};
+use crate::coreset::calibration::task::Task;
+use crate::coreset::selection::Size;
+use crate::coreset::steps::{Build, Selected, picked_points};
+use crate::data::points::Points;
+use crate::encoding::survey::Learnt;
+use crate::engine::Engine;
+use crate::mode::search::{Pilot, Search};
+use crate::model::likelihood::Curvature;
+use crate::model::newton::check_memory;
+use crate::model::quadratic::Quadratic;
+
+/// A target KL is sought with at most so many rows.
+const MOST_ROWS: usize = 20_000;
+
+/// Chooses rows by sensitivity and by what matters near the mode, and weights them so that gradient and Hessian of the
+/// log-likelihood at the full data's mode are the full data's own.
+pub(crate) fn calibrated_coreset(build: &mut Build<'_, impl Engine>, task: &Task<'_>) -> Result<Selected> {
+    let (learnt, seed) = (build.learnt, build.settings.seed);
+    let sizes = Sizes::new(build.settings.size, learnt)?;
+
+    // The rows that the survey picked are a pilot: the search for the full data's mode starts from theirs.
+    let pilot = pilot_points(learnt)?;
+    let prior_precision = prior_precision(build.settings.prior_scale, learnt.encoding.dim());
+    let start = with_others(&pilot, task);
+    let search = mode_search(build, task, &start, &prior_precision);
+    build.lap("mode");
+
+    // The first evaluation of the likelihood shares its pass with the clusters, which give the sensitivity bounds.
+    let centers = build.cluster()?;
+    let (grouped, evaluation) = group_and_evaluate(build, &centers, search.as_ref().ok(), sizes.first)?;
+    let mut bounds = build.sensitivity_bounds(centers, grouped)?;
+    if task.may_be_exact
+        && let Some(exact) = build.exact_coreset(sizes.first as u64, &mut bounds)?
+    {
+        return Ok(exact);
+    }
+    let mode = search?.mode(build.engine, evaluation)?;
+    build.lap("mode");
+
+    let reference = Reference::new(build, task, mode)?;
+    let ranking = Ranking::new(task, &bounds.bound, &reference, &pilot);
+
+    // Pool, weights and certificate; with a target KL, twice as many rows until it is met, and then as few as meet it.
+    let (mut size, mut missed) = (sizes.first, 0);
+    let (candidates, mut choice) = loop {
+        let capacity = task.matching.candidates(size, learnt.encoding.dim());
+        let candidates = Candidates::find(build, &ranking, &reference, capacity)?;
+        build.lap("selection");
+        let choice = task.matching.choose(&candidates.pool, &reference, size, seed)?;
+        build.lap("calibration");
+        bounds.facts.mean_bound = candidates.mean_bound;
+        if sizes.are_met_by(&choice) {
+            break (candidates, choice);
+        }
+        (missed, size) = (size, sizes.after(&choice)?);
+        if let Some(exact) = build.exact_coreset(size as u64, &mut bounds)? {
+            return Ok(exact);
+        }
+    };
+    if sizes.target_kl.is_finite()
+        && let Some(fewer) = fewest_rows(&candidates.pool, &reference, missed..size, seed, sizes.target_kl)?
+    {
+        choice = fewer;
+    }
+    build.lap("calibration");
+
+    let theta = reference.map.theta();
+    let represented = Curvature::of_points(&choice.points, theta);
+    let residual = Quadratic { curvature: reference.likelihood.minus(&represented), theta: theta.to_vec() };
+    Ok(Selected {
+        rows: candidates.rows_at(&choice.positions),
+        weights: choice.points.weights(),
+        draws: choice.size as u64,
+        exact: false,
+        sensitivity: Some(bounds.facts),
+        calibration: choice.facts,
+        warning: None,
+        residual: Some(residual),
+    })
+}
+
+/// The sizes to try: the one asked for, or doubled ones until a target KL is met.
+struct Sizes {
+    first: usize,
+    most: usize,
+    /// Infinite where the size is given.
+    target_kl: f64,
+}
+
+impl Sizes {
+    fn new(size: Size, learnt: &Learnt) -> Result<Sizes> {
+        match size {
+            Size::Rows(rows) => Ok(Sizes { first: rows, most: rows, target_kl: f64::INFINITY }),
+            Size::Kl { target } => {
+                let first = (20 * learnt.encoding.dim()).clamp(200, 2000);
+                let most = MOST_ROWS.min(learnt.rows as usize / 2).max(first);
+                Ok(Sizes { first, most, target_kl: target })
+            }
+            Size::Guarantee { .. } => {
+                let what =
+                    "goes with --method sensitivity, whose theorem it is; --method calibrated takes --size";
+                Err(Error::setting("--epsilon", what))
+            }
+        }
+    }
+
+    fn are_met_by(&self, choice: &Choice) -> bool {
+        self.target_kl.is_infinite() || choice.meets(self.target_kl)
+    }
+
+    /// The size to try after one that missed the target.
+    fn after(&self, missed: &Choice) -> Result<usize> {
+        match &missed.facts {
+            Some(facts) if missed.size >= self.most => {
+                let (size, target, best) = (missed.size, self.target_kl, &facts.certificate);
+                let missing = match best.deficiencies.len() {
+                    0 => String::new(),
+                    count => format!(", with too little information about {count} directions"),
+                };
+                Err(ErrorKind::Numerical {
+                    what: format!(
+                        "a KL of {target} was not reached: {size} rows reach {:.3e}{missing}",
+                        best.kl
+                    ),
+                    help: Some(format!(
+                        "ask for a larger --kl, or take what {size} rows give with --size {size}"
+                    )),
+                }
+                .into())
+            }
+            _ => Ok((2 * missed.size).min(self.most)),
+        }
+    }
+}
+
+/// The search for the mode of everything that a task counts: from the carried residual, whose mode was found before, or else
+/// from the mode of `start`. Its failure only matters if the rows are not their own coreset.
+fn mode_search<'a>(
+    build: &Build<'a, impl Engine>,
+    task: &Task<'a>,
+    start: &'a Points,
+    prior_precision: &[f64],
+) -> Result<Search<'a>> {
+    let encoding = &build.learnt.encoding;
+    if let Some(residual) = task.carried_residual {
+        return Ok(Search::from_residual(encoding, task.others, residual, prior_precision, task.near));
+    }
+    check_memory(encoding.dim(), rayon::current_num_threads())?;
+    let rows = build.learnt.rows + task.others.map_or(0, |others| others.len() as u64);
+    Search::from_pilot(encoding, task.others, prior_precision, Pilot::Random(start), rows, build.settings.seed)
+}
+
+/// The pilot together with the other points that count for the mode; with a carried residual the search does not use it.
+fn with_others<'a>(pilot: &'a Points, task: &Task<'_>) -> Cow<'a, Points> {
+    match task.others {
+        Some(others) if task.carried_residual.is_none() => {
+            let mut all = pilot.clone();
+            others.tiles().for_each(|tile| all.push_tile(&tile));
+            Cow::Owned(all)
+        }
+        _ => Cow::Borrowed(pilot),
+    }
+}
+
+/// The rows that the survey picked, with weights that add up to the mass of all rows.
+fn pilot_points(learnt: &Learnt) -> Result<Points> {
+    let mut points = picked_points(&learnt.encoding, &learnt.picks)?;
+    let counts = points.weights();
+    let each = learnt.mass / counts.iter().sum::<f64>();
+    points.set_weights(&counts.iter().map(|count| count * each).collect::<Vec<_>>());
+    Ok(points)
+}

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::weights::{Weights, nearest_weights, nudged_weights};
+use super::nearest_weights::{Weights, nearest_weights, approximate_weights};
 use crate::base::rng::{Purpose, Seed, open_unit};
 use crate::data::points::Points;
 use crate::model::local_features::{LocalMap, LocalSum};
@@ -120,13 +120,13 @@ pub fn calibrate(
 
 /// Takes the first `size` rows of the pool, and weights that come near to `target`: for one of many steps, each of which
 /// makes up for what those before it left.
-pub fn nudge(pool: &Pool, map: &LocalMap, target: &LocalSum, size: usize) -> Calibrated {
+pub fn approximate(pool: &Pool, map: &LocalMap, target: &LocalSum, size: usize) -> Calibrated {
     let rows = pool.first(size);
     let all = pool.reference_weights(size);
     let reference: Vec<f64> = rows.iter().map(|&p| all[p]).collect();
     let points = rows.iter().zip(&reference).map(|(&p, &weight)| (&pool.candidates[p].z[..], weight));
     let features = map.features(&Points::from_rows(map.dim(), points));
-    let weights = nudged_weights(&features, target, &reference);
+    let weights = approximate_weights(&features, target, &reference);
     let solves = weights.solves;
     Support::of(&rows, weights).finish(0, solves)
 }

@@ -33,9 +33,9 @@ const NEWTON_STEPS: usize = 60;
 /// Conjugate gradients stop at this residual, relative to the right-hand side, or after so many products.
 const GRADIENTS_TOLERANCE: f64 = 1e-7;
 const GRADIENTS_PRODUCTS: usize = 400;
-/// How often weights are nudged, and the conjugate gradients of each time.
-const NUDGES: usize = 2;
-const NUDGE_PRODUCTS: usize = 8;
+/// How often weights are changed, and the conjugate gradients of each time.
+const CHANGES: usize = 2;
+const CHANGE_PRODUCTS: usize = 8;
 /// Every row keeps at least this share of its weight: a direction that no row speaks of is lost for good.
 const KEPT: f64 = 0.5;
 /// The ridge that keeps every system positive definite, whatever the reference weights are, relative to a unit diagonal.
@@ -72,27 +72,27 @@ pub fn nearest_weights(
     Weights { weights, residual, solves }
 }
 
-/// Weights near `reference` (all positive) that come nearer to `target`, for where it need not be met: a few nudges of a few
+/// Weights near `reference` (all positive) that come nearer to `target`, for where it need not be met: a few changes by a few
 /// conjugate gradients, each of which costs as much as two sums of all features. Stopped early, they change the weights where
 /// that helps the most.
-pub fn nudged_weights(features: &LocalFeatures, target: &LocalSum, reference: &[f64]) -> Weights {
+pub fn approximate_weights(features: &LocalFeatures, target: &LocalSum, reference: &[f64]) -> Weights {
     let mut weights = reference.to_vec();
     let mut residual = target.minus(&features.sum(&weights));
     let mut solves = 0;
-    while solves < NUDGES {
-        let change = features.nudge(&residual, &weights);
-        let nudged: Vec<f64> = weights
+    while solves < CHANGES {
+        let change = features.weight_change(&residual, &weights);
+        let changed: Vec<f64> = weights
             .iter()
             .zip(&change)
             .zip(reference)
             .map(|((weight, change), reference)| (weight + change).max(KEPT * reference))
             .collect();
-        let left = target.minus(&features.sum(&nudged));
+        let left = target.minus(&features.sum(&changed));
         solves += 1;
         if left.norm_squared() >= residual.norm_squared() {
             break;
         }
-        (weights, residual) = (nudged, left);
+        (weights, residual) = (changed, left);
     }
     Weights { weights, residual, solves }
 }
@@ -100,7 +100,7 @@ pub fn nudged_weights(features: &LocalFeatures, target: &LocalSum, reference: &[
 impl LocalFeatures {
     /// The change of weights that takes off the most of a residual, in a few conjugate gradients for
     /// `S(AᵀA)S v = SAᵀr` with `S = diag √w`, so that every weight changes in proportion to itself.
-    fn nudge(&self, residual: &LocalSum, weights: &[f64]) -> Vec<f64> {
+    fn weight_change(&self, residual: &LocalSum, weights: &[f64]) -> Vec<f64> {
         let roots: Vec<f64> = weights.iter().map(|weight| weight.sqrt()).collect();
         let scaled = |v: &[f64]| -> Vec<f64> { v.iter().zip(&roots).map(|(v, root)| v * root).collect() };
         let square = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>();
@@ -108,7 +108,7 @@ impl LocalFeatures {
         let mut rest = scaled(&self.scores(residual));
         let mut direction = rest.clone();
         let mut norm = square(&rest);
-        for _ in 0..NUDGE_PRODUCTS {
+        for _ in 0..CHANGE_PRODUCTS {
             let image = self.sum(&scaled(&direction));
             let length = norm / image.norm_squared();
             if !length.is_finite() {
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn nudges_come_nearer() {
+    fn approximate_weights_come_nearer() {
         // d = 44 features, 60 rows whose reference weights are off by up to a half.
         let (map, points) = example(8, 60, 3);
         let features = map.features(&points);
@@ -421,13 +421,13 @@ mod tests {
         let reference: Vec<f64> =
             points.weights().iter().enumerate().map(|(m, w)| w * (0.5 + (m % 4) as f64 / 3.0)).collect();
         let before = target.minus(&features.sum(&reference)).norm_squared();
-        let nudged = nudged_weights(&features, &target, &reference);
-        let left = target.minus(&features.sum(&nudged.weights));
-        assert_eq!(left, nudged.residual);
-        assert!(nudged.weights.iter().zip(&reference).all(|(w, reference)| *w >= KEPT * reference));
+        let changed = approximate_weights(&features, &target, &reference);
+        let left = target.minus(&features.sum(&changed.weights));
+        assert_eq!(left, changed.residual);
+        assert!(changed.weights.iter().zip(&reference).all(|(w, reference)| *w >= KEPT * reference));
         assert!(left.norm_squared() < 0.01 * before, "{before} {}", left.norm_squared());
         // Where nothing is asked for, nothing changes.
-        let met = nudged_weights(&features, &features.sum(&reference), &reference);
+        let met = approximate_weights(&features, &features.sum(&reference), &reference);
         assert_eq!(met.weights, reference);
     }
 

@@ -1,0 +1,82 @@
+//! The reference: what the weighted rows of a coreset have to match near the mode.
+
+use faer::Mat;
+
+use crate::base::error::Result;
+use crate::coreset::calibration::certificate::Gaussian;
+use crate::coreset::calibration::task::Task;
+use crate::coreset::steps::Build;
+use crate::engine::Engine;
+use crate::mode::evaluation::full_curvature;
+use crate::model::likelihood::Curvature;
+use crate::model::local_features::{LocalMap, LocalSum};
+use crate::model::newton::Mode;
+
+/// The full data's posterior near its mode, and the sums of local features that the coreset has to reach.
+pub(crate) struct Reference {
+    /// The normal approximation of the full posterior, at its mode.
+    pub posterior: Gaussian,
+    /// Standard deviation of the normal prior, the same for every coefficient.
+    pub prior_scale: f64,
+    /// Its precision for each coefficient.
+    pub prior_precision: Vec<f64>,
+    /// From points to local features at the reference parameter, whitened by the posterior.
+    pub map: LocalMap,
+    /// The log-likelihood that the coreset represents: value, gradient and Hessian at the reference parameter, the
+    /// carried residual included.
+    pub likelihood: Curvature,
+    /// The target `b`: the sum of local features that the weighted rows should have.
+    pub target: LocalSum,
+    /// The rows' share of the mass of everything that counts for the posterior.
+    pub share: f64,
+}
+
+impl Reference {
+    /// The reference of a task whose posterior has this mode; a fixed reference parameter costs one more pass.
+    pub fn new(build: &Build<'_, impl Engine>, task: &Task<'_>, mode: Mode) -> Result<Reference> {
+        let mass = build.learnt.mass;
+        let share = mass / (mass + task.other_mass());
+        let (map, likelihood) = match task.fixed_reference {
+            Some(theta) => {
+                let likelihood = full_curvature(build.engine, &build.learnt.encoding, theta)?;
+                (LocalMap::new(theta.to_vec(), mode.precision.as_ref())?, likelihood)
+            }
+            None => {
+                let likelihood = match task.others {
+                    Some(others) => mode.likelihood.minus(&Curvature::of_points(others, &mode.theta)),
+                    None => mode.likelihood,
+                };
+                // The shape of the full posterior at the scale of the rows' share: features are then as large as
+                // they would be for these rows alone.
+                (LocalMap::new(mode.theta, (&mode.precision * share).as_ref())?, likelihood)
+            }
+        };
+        // The other coresets keep their part of the residual of earlier steps.
+        let asked = match task.carried_residual {
+            Some(residual) => likelihood.minus(&residual.at(map.theta()).times(1.0 - share)),
+            None => likelihood.clone(),
+        };
+        let prior_scale = build.settings.prior_scale;
+        Ok(Reference {
+            posterior: Gaussian { mean: mode.mode, precision: mode.precision },
+            prior_scale,
+            prior_precision: prior_precision(prior_scale, map.dim()),
+            target: sum_of_features(&map, &asked),
+            map,
+            likelihood,
+            share,
+        })
+    }
+}
+
+/// The precision of a normal prior with the same scale for every coefficient.
+pub(crate) fn prior_precision(scale: f64, dim: usize) -> Vec<f64> {
+    vec![scale.powi(-2); dim]
+}
+
+/// The sum of local features whose log-likelihood has this gradient and Hessian.
+fn sum_of_features(map: &LocalMap, likelihood: &Curvature) -> LocalSum {
+    let gradient: Vec<f64> = likelihood.gradient.iter().map(|g| -g).collect();
+    let curvature = Mat::from_fn(map.dim(), map.dim(), |i, j| likelihood.entry(i, j));
+    map.sum_of(&gradient, curvature.as_ref())
+}

@@ -1,0 +1,133 @@
+//! What a calibrated coreset has to match besides its own rows, and how closely.
+
+use crate::coreset::calibration::choice::Matching;
+use crate::coreset::{Method, Provenance};
+use crate::data::points::Points;
+use crate::mode::search::NEAR;
+use crate::model::quadratic::Quadratic;
+
+/// The squared Newton decrement of a step's reference: a tenth of a standard deviation is near enough, because the next
+/// step has a reference of its own.
+const NEAR_A_STEP: f64 = 1e-2;
+
+/// One reduction of rows to a coreset: of all rows, or as a step of a stream or merge.
+#[derive(Clone, Debug)]
+pub(crate) struct Task<'a> {
+    /// Points of other coresets that belong to the same posterior. They count for the mode and for what matters near it.
+    pub others: Option<&'a Points>,
+    /// The log-likelihood that earlier steps failed to represent, which this one compensates for in proportion to its mass.
+    pub carried_residual: Option<&'a Quadratic>,
+    /// Where gradient and Hessian are matched; `None` is the mode.
+    pub fixed_reference: Option<&'a [f64]>,
+    /// How rows rank as candidates, beside their local features.
+    pub ranking: RankBy,
+    /// How closely the weights match.
+    pub matching: Matching,
+    /// The squared Newton decrement at which a mode found from the carried residual is near enough.
+    pub near: f64,
+    /// Whether rows that fit the size may be returned unchanged. They would leave a carried residual uncompensated.
+    pub may_be_exact: bool,
+    /// Whether to warn if there are so few rows that all are kept.
+    pub warns_of_few_rows: bool,
+    /// How the error of this task adds to the errors of earlier ones.
+    errors: Errors,
+}
+
+/// The first of the two rankings by which rows become candidates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum RankBy {
+    /// The sensitivity bound: how much a row can matter anywhere in the ball.
+    Sensitivity,
+    /// The leverage: how much a row matters for directions that few others inform about.
+    Leverage,
+}
+
+/// How errors of several steps compose.
+#[derive(Clone, Copy, Debug)]
+enum Errors {
+    /// They add up.
+    Add,
+    /// The error is carried to the next step.
+    Carry,
+    /// The step has compensated all errors before it.
+    Settle,
+}
+
+impl<'a> Task<'a> {
+    /// The rows are all that there is.
+    pub fn all_rows() -> Task<'a> {
+        Task {
+            others: None,
+            carried_residual: None,
+            fixed_reference: None,
+            ranking: RankBy::Sensitivity,
+            matching: Matching::Certified,
+            near: NEAR,
+            may_be_exact: true,
+            warns_of_few_rows: true,
+            errors: Errors::Add,
+        }
+    }
+
+    /// One of many steps of a stream: the reference is the mode of everything that is held, and what the step misses is
+    /// carried to the next.
+    pub fn step(others: Option<&'a Points>, carried_residual: Option<&'a Quadratic>) -> Task<'a> {
+        Task {
+            others,
+            carried_residual,
+            ranking: RankBy::Leverage,
+            matching: Matching::Approximate,
+            near: NEAR_A_STEP,
+            warns_of_few_rows: false,
+            errors: Errors::Carry,
+            ..Task::all_rows()
+        }
+    }
+
+    /// The last step, for a snapshot: the rows are everything that is held, and all of the residual is compensated.
+    pub fn last_step(carried_residual: Option<&'a Quadratic>) -> Task<'a> {
+        let all = Task { warns_of_few_rows: false, ..Task::all_rows() };
+        match carried_residual {
+            Some(_) => Task {
+                carried_residual,
+                ranking: RankBy::Leverage,
+                may_be_exact: false,
+                errors: Errors::Settle,
+                ..all
+            },
+            None => all,
+        }
+    }
+
+    /// Gradient and Hessian are matched at a given parameter.
+    pub fn at(reference: &'a [f64]) -> Task<'a> {
+        Task { fixed_reference: Some(reference), warns_of_few_rows: false, ..Task::all_rows() }
+    }
+
+    /// The same task without the residual of earlier steps.
+    pub fn without_carried_residual(&self) -> Task<'a> {
+        match self.errors {
+            Errors::Settle => Task::last_step(None),
+            _ => Task { carried_residual: None, ..self.clone() },
+        }
+    }
+
+    /// True if the task is one of many steps.
+    pub fn is_step(&self) -> bool {
+        matches!(self.errors, Errors::Carry)
+    }
+
+    /// The KL of all steps together, in nats, after this one built `made` from a coreset whose steps had lost `before`.
+    pub fn composed_kl(&self, before: Option<f64>, made: &Provenance) -> Option<f64> {
+        match self.errors {
+            Errors::Carry if made.method == Method::Calibrated => before,
+            Errors::Settle => before.and(made.step_kl()),
+            _ => before.zip(made.step_kl()).map(|(before, added)| before + added),
+        }
+    }
+
+    /// The mass of the other points.
+    pub fn other_mass(&self) -> f64 {
+        self.others.map_or(0.0, |others| others.weights().iter().sum())
+    }
+}

@@ -1,0 +1,76 @@
+//! What coreset to build: the settings of every method, checked in one place.
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::error::{Error, Result};
+use crate::base::rng::Seed;
+use crate::coreset::Method;
+use crate::coreset::selection::Size;
+use crate::coreset::sensitivity::{CenterRule, Radius};
+use crate::encoding::survey::EncodingSettings;
+
+/// What coreset to build.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BuildSettings {
+    /// How rows are chosen.
+    pub method: Method,
+    /// How many.
+    pub size: Size,
+    /// Number of clusters k.
+    pub clusters: usize,
+    /// The radius of the ball.
+    pub radius: Radius,
+    /// The ball's centre: coefficients by name, on the user's own scale; those not named are 0.
+    pub theta_star: Vec<(String, f64)>,
+    /// Which points stand for the groups.
+    pub centers: CenterRule,
+    /// Whether data of few distinct rows is returned as those rows with their counts.
+    pub collapse: bool,
+    /// The seed.
+    pub seed: Seed,
+    /// The encoding.
+    pub encoding: EncodingSettings,
+    /// Calibration: the standard deviation of the normal prior under which the full data's mode is sought, on the
+    /// model's scale. The result hardly depends on it.
+    pub prior_scale: f64,
+}
+
+impl Default for BuildSettings {
+    fn default() -> BuildSettings {
+        BuildSettings {
+            method: Method::Calibrated,
+            size: Size::Rows(1000),
+            clusters: 6,
+            radius: Radius::Auto(3.0),
+            theta_star: Vec::new(),
+            centers: CenterRule::Exact,
+            collapse: true,
+            seed: Seed(0),
+            encoding: EncodingSettings::default(),
+            prior_scale: 2.0,
+        }
+    }
+}
+
+impl BuildSettings {
+    /// Checks that the settings make sense.
+    pub fn check(&self) -> Result<()> {
+        self.size.check()?;
+        if self.clusters == 0 || self.clusters > 1000 {
+            return Err(Error::setting("--clusters", "must be between 1 and 1000"));
+        }
+        // Beyond these its square, or the inverse of that, is no number to compute with.
+        if !(1e-100..=1e100).contains(&self.prior_scale) {
+            let what = format!("must lie between 1e-100 and 1e100, but is {:e}", self.prior_scale);
+            return Err(Error::setting("--prior-scale", what));
+        }
+        let (Radius::Fixed(radius) | Radius::Auto(radius)) = self.radius;
+        if !(radius >= 0.0 && radius.is_finite()) {
+            return Err(Error::setting(
+                "--radius",
+                format!("must be finite and not negative, but is {radius}"),
+            ));
+        }
+        Ok(())
+    }
+}
