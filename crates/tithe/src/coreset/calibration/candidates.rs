@@ -100,7 +100,7 @@ impl Totals {
         let mut totals = Totals { shares: 0.0, norms: 0.0 };
         for tile in pilot.tiles() {
             // Rows of the data have weight 1 on average; the pilot's weight is the number of rows that each represents.
-            let ones = Tile { w: &Lane::of(1.0), alike: false, ..tile };
+            let ones = Tile { w: &Lane::of(1.0), ..tile };
             let (shares, norms) = first.shares_and_norms(map, &ones, &mut buffers);
             for r in 0..tile.len {
                 totals.shares += tile.w[r] * shares[r];
