@@ -96,7 +96,8 @@ fn the_end_of_a_stream_is_near_the_full_posterior() {
         assert_eq!((composition.parts, composition.depth), (11, 4));
         assert!(renewed.rows.len() <= 400 && renewed.rows.positions.windows(2).all(|pair| pair[0] < pair[1]));
         let fixed = stream(&columns, 4_000, calibrated, ReferencePoint::First);
-        let plain = stream(&columns, 4_000, settings(Method::Sensitivity, 400, seed), ReferencePoint::Renewed);
+        let plain =
+            stream(&columns, 4_000, settings(Method::Sensitivity, 400, seed), ReferencePoint::Renewed);
         let [renewed, fixed, plain] = [&renewed, &fixed, &plain].map(kl);
         assert!(renewed < 0.01, "{renewed}");
         assert!(renewed < fixed, "{renewed} {fixed}");

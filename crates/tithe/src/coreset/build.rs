@@ -44,11 +44,7 @@ pub fn build_on(engine: &impl Engine, settings: &BuildSettings) -> Result<Built>
 }
 
 /// Builds a coreset of an engine's table as one task among others: only calibration depends on the task.
-pub(crate) fn build_task(
-    engine: &impl Engine,
-    settings: &BuildSettings,
-    task: &Task<'_>,
-) -> Result<Built> {
+pub(crate) fn build_task(engine: &impl Engine, settings: &BuildSettings, task: &Task<'_>) -> Result<Built> {
     settings.check()?;
     engine.install(|| {
         let mut clock = Clock::start();
@@ -79,12 +75,7 @@ pub(crate) fn build_task(
 }
 
 /// The selected rows with their provenance; reports the warnings.
-fn assemble(
-    engine: &impl Engine,
-    settings: &BuildSettings,
-    learnt: Learnt,
-    selected: Selected,
-) -> Coreset {
+fn assemble(engine: &impl Engine, settings: &BuildSettings, learnt: Learnt, selected: Selected) -> Coreset {
     let warnings: Vec<String> = learnt.warnings.into_iter().chain(selected.warning).collect();
     for warning in &warnings {
         engine.observer().event(Event::Warning(warning.clone()));

@@ -159,8 +159,7 @@ pub(crate) fn compress(
         encoding: EncodingSettings { known: Some(known), ..settings.encoding.clone() },
         ..settings.clone()
     };
-    let Built { coreset: built, residual, discarded_residual, .. } =
-        build_task(&engine, &settings, task)?;
+    let Built { coreset: built, residual, discarded_residual, .. } = build_task(&engine, &settings, task)?;
     let positions = built.rows.positions.iter().map(|&row| rows.positions[row as usize]).collect();
     let kl = match discarded_residual {
         true => None,

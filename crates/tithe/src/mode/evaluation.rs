@@ -63,12 +63,7 @@ impl Evaluation {
     /// The evaluation of no rows.
     pub fn empty(dim: usize) -> Evaluation {
         let least = f64::INFINITY;
-        Evaluation {
-            curvature: Curvature::new(dim),
-            least_weight: least,
-            least_margin: least,
-            race: None,
-        }
+        Evaluation { curvature: Curvature::new(dim), least_weight: least, least_margin: least, race: None }
     }
 }
 
@@ -87,8 +82,8 @@ impl Pass for EvaluatingCurvature<'_> {
         let mut found = Evaluation::empty(self.encoding.dim());
         let mut sums = CurvatureSums::new(self.encoding.dim());
         let guides = self.guides.as_deref();
-        let mut selection = guides
-            .map(|guides| (guides, guides.race(), guides.seed().stream(Purpose::Guides, block.stream)));
+        let mut selection =
+            guides.map(|guides| (guides, guides.race(), guides.seed().stream(Purpose::Guides, block.stream)));
         for t in 0..encoder.tiles() {
             let tile = encoder.tile(t, scratch);
             sums.add_tile(&tile, &self.theta);

@@ -15,9 +15,7 @@ use crate::data::points::Points;
 use crate::encoding::Encoding;
 use crate::engine::Engine;
 use crate::mode::evaluation::{EvaluatingCurvature, Evaluation};
-use crate::mode::guides::{
-    CorrectedLikelihood, GuideSelection, guides_of, is_uninformative, reweighted,
-};
+use crate::mode::guides::{CorrectedLikelihood, GuideSelection, guides_of, is_uninformative, reweighted};
 use crate::model::Priors;
 use crate::model::likelihood::Curvature;
 use crate::model::newton::{Likelihood, Mode, mode, mode_from_afar, mode_of_points, normal_priors};
@@ -264,9 +262,7 @@ impl<E: Engine> Likelihood for FullData<'_, E> {
             {
                 Guidance::Wanted(selection)
             }
-            Guidance::Ready { selection, pilot, .. } => {
-                Guidance::Ready { selection, pilot, last: decrement }
-            }
+            Guidance::Ready { selection, pilot, .. } => Guidance::Ready { selection, pilot, last: decrement },
             other => other,
         };
         let search = |mut corrected: CorrectedLikelihood<'_>| {
@@ -344,7 +340,8 @@ mod tests {
             let pilot = Points::from_rows(all.dim(), pilot.iter().map(|z| (&z[..], weight)));
             let new_search = || {
                 let pilot = Pilot::Random(&pilot);
-                Search::from_pilot(&learnt.encoding, None, &precision, pilot, ROWS as u64, Seed(0)).expect("a start")
+                Search::from_pilot(&learnt.encoding, None, &precision, pilot, ROWS as u64, Seed(0))
+                    .expect("a start")
             };
             let before = engine.passes();
             let mode = new_search().mode(&engine, None).expect("a mode");
@@ -357,7 +354,8 @@ mod tests {
 
             // A first evaluation made by another pass is as good.
             let search = new_search();
-            let first = engine.run(&search.first_evaluation().expect("an evaluation")).expect("an evaluation");
+            let first =
+                engine.run(&search.first_evaluation().expect("an evaluation")).expect("an evaluation");
             let (before, again) = (engine.passes(), search.mode(&engine, first).expect("a mode"));
             assert_eq!(engine.passes() - before, passes - 1);
             assert_eq!((again.mode, again.theta), (mode.mode, mode.theta));

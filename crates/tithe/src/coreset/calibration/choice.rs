@@ -6,9 +6,7 @@ use crate::base::error::Result;
 use crate::base::rng::Seed;
 use crate::coreset::CalibrationFacts;
 use crate::coreset::calibration::certificate::{Certificate, Guard};
-use crate::coreset::calibration::pricing::{
-    CalibrationSettings, calibrate, approximate, pool_capacity,
-};
+use crate::coreset::calibration::pricing::{CalibrationSettings, approximate, calibrate, pool_capacity};
 use crate::coreset::calibration::reference::Reference;
 use crate::data::points::Points;
 use crate::reservoir::pool::Pool;

@@ -14,8 +14,8 @@
 
 pub(crate) mod candidates;
 pub mod certificate;
-mod cholesky;
 pub(crate) mod choice;
+mod cholesky;
 pub mod nearest_weights;
 pub mod pricing;
 pub(crate) mod reference;
@@ -176,7 +176,14 @@ fn mode_search<'a>(
     }
     check_memory(encoding.dim(), rayon::current_num_threads())?;
     let rows = build.learnt.rows + task.others.map_or(0, |others| others.len() as u64);
-    Search::from_pilot(encoding, task.others, prior_precision, Pilot::Random(start), rows, build.settings.seed)
+    Search::from_pilot(
+        encoding,
+        task.others,
+        prior_precision,
+        Pilot::Random(start),
+        rows,
+        build.settings.seed,
+    )
 }
 
 /// The pilot together with the other points that count for the mode; with a carried residual the search does not use it.

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::nearest_weights::{Weights, nearest_weights, approximate_weights};
+use super::nearest_weights::{Weights, approximate_weights, nearest_weights};
 use crate::base::rng::{Purpose, Seed, open_unit};
 use crate::data::points::Points;
 use crate::model::local_features::{LocalMap, LocalSum};
