@@ -8,17 +8,9 @@ use crate::coreset::CalibrationFacts;
 use crate::coreset::calibration::certificate::{Certificate, Guard};
 use crate::coreset::calibration::pricing::{CalibrationSettings, approximate, calibrate, pool_capacity};
 use crate::coreset::calibration::reference::Reference;
+use crate::coreset::calibration::task::Matching;
 use crate::data::points::Points;
 use crate::reservoir::pool::Pool;
-
-/// How closely weights match the reference.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Matching {
-    /// As closely as the size allows: rows are priced, weights solved for, and the result is certified.
-    Certified,
-    /// By one correction of the selection's weights, without a certificate: the next step compensates for the rest.
-    Approximate,
-}
 
 impl Matching {
     /// How many candidates each ranking of the pool keeps for a coreset of `size` rows.

@@ -1,6 +1,5 @@
 //! What a calibrated coreset has to match besides its own rows, and how closely.
 
-use crate::coreset::calibration::choice::Matching;
 use crate::coreset::{Method, Provenance};
 use crate::data::points::Points;
 use crate::mode::search::NEAR;
@@ -40,6 +39,15 @@ pub(crate) enum RankBy {
     Sensitivity,
     /// The leverage: how much a row matters for directions that few others inform about.
     Leverage,
+}
+
+/// How closely weights match the reference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Matching {
+    /// As closely as the size allows: rows are priced, weights solved for, and the result is certified.
+    Certified,
+    /// By one correction of the selection's weights, without a certificate: the next step compensates for the rest.
+    Approximate,
 }
 
 /// How errors of several steps compose.
