@@ -12,7 +12,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, cast::AsArray};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{ArrowError, DataType};
 
-use super::batch::{guarded, make_text, numbers, text};
+use super::batch::{column_as_text, guarded, numbers, text};
 use super::memory::{NAME, UNIT};
 use super::part::{check_columns, check_names};
 use super::{Scan, Source, Unit};
@@ -297,19 +297,7 @@ impl Arrays {
 
     /// Reads a column as text, whatever it holds.
     pub fn read_as_text(&mut self, name: &str) -> Result<()> {
-        read_as_text(&mut self.fields, name)
-    }
-}
-
-/// Turns one of the columns into one of text.
-pub(super) fn read_as_text(fields: &mut [Field], name: &str) -> Result<()> {
-    match fields.iter_mut().find(|field| field.name == name) {
-        Some(field) => make_text(field),
-        None => Err(Error::unknown_column(
-            "to read as text",
-            name,
-            fields.iter().map(|field| field.name.as_str()),
-        )),
+        column_as_text(&mut self.fields, name)
     }
 }
 

@@ -257,6 +257,18 @@ pub(super) fn with_dictionaries(schema: &Schema) -> Schema {
     Schema::new(fields.collect::<Vec<_>>())
 }
 
+/// Turns the column of this name into one of text.
+pub(super) fn column_as_text(fields: &mut [Field], name: &str) -> Result<()> {
+    match fields.iter_mut().find(|field| field.name == name) {
+        Some(field) => make_text(field),
+        None => Err(Error::unknown_column(
+            "to read as text",
+            name,
+            fields.iter().map(|field| field.name.as_str()),
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::token::EXACT;

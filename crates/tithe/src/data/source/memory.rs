@@ -8,8 +8,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{ArrowError, DataType, Field as ArrowField, Schema, SchemaRef};
 
-use super::arrays::read_as_text;
-use super::batch::{Projection, fields_of, guarded};
+use super::batch::{Projection, column_as_text, fields_of, guarded};
 use super::part::{check_columns, check_names};
 use super::{Scan, Source, Unit};
 use crate::base::error::{Error, ErrorKind, Result};
@@ -168,7 +167,7 @@ impl Batches {
 
     /// Reads a column as text, whatever it holds.
     pub fn read_as_text(&mut self, name: &str) -> Result<()> {
-        read_as_text(&mut self.fields, name)
+        column_as_text(&mut self.fields, name)
     }
 }
 

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatchReader;
 
-use super::arrays::read_as_text;
-use super::batch::{Projection, fields_of};
+use super::batch::{Projection, column_as_text, fields_of};
 use super::memory::BatchUnit;
 use super::part::{check_columns, check_names};
 use super::{Scan, Source, Unit};
@@ -83,7 +82,7 @@ impl Passing {
 
     /// Reads a column as text, whatever it holds.
     pub fn read_as_text(&mut self, name: &str) -> Result<()> {
-        read_as_text(&mut self.fields, name)
+        column_as_text(&mut self.fields, name)
     }
 }
 
