@@ -19,7 +19,7 @@ use tithe::results::compare::{compare, score};
 use tithe::results::file::{read_posterior, write_posterior};
 use tithe::results::fit::{Fit, FitSettings, fit_coreset, fit_data};
 use tithe::results::mmd::Kernel;
-use tithe::stream::tree::{Reference, Tree, TreeSettings};
+use tithe::stream::tree::{ReferencePoint, Tree, TreeSettings};
 
 use crate::approach::Approach;
 use crate::data::{Data, Set};
@@ -252,7 +252,7 @@ fn streamed(data: &Data, settings: &BuildSettings, truth: &Fit) -> Result<Corese
         build: BuildSettings { encoding, ..settings.clone() },
         missing: Missing::Error,
         threads: Some(1),
-        reference: Reference::Renewed,
+        reference: ReferencePoint::Renewed,
     })?;
     for rows in data.train.blocks(BLOCK.min(data.train.rows().div_ceil(8))) {
         tree.push(rows, &Silent)?;

@@ -140,11 +140,11 @@ fn nothing_of_second_order_is_lost() {
     };
     for (blocks, most) in (1..=8).zip([1e-9].into_iter().chain([0.1; 7])) {
         tree.push(rows(&columns, (blocks - 1) * 2_000..blocks * 2_000), &Silent).expect("taken in");
-        let remainder = tree.remainder().expect("something is left");
-        let all = Curvature::of_points(&points(0..blocks * 2_000), &remainder.theta);
+        let residual = tree.residual().expect("something is left");
+        let all = Curvature::of_points(&points(0..blocks * 2_000), &residual.theta);
         let mut held = Curvature::new(10);
         for coreset in tree.levels().iter().flatten() {
-            held.merge(&Curvature::of_points(&coreset.points().expect("points"), &remainder.theta));
+            held.merge(&Curvature::of_points(&coreset.points().expect("points"), &residual.theta));
         }
         let distance = |a: &Curvature| {
             let squares = (0..10).flat_map(|i| (0..=i).map(move |j| (i, j)));
@@ -154,7 +154,7 @@ fn nothing_of_second_order_is_lost() {
             squares.map(square).sum::<f64>().sqrt()
         };
         let without = distance(&held);
-        held.merge(&remainder.curvature);
+        held.merge(&residual.curvature);
         let with = distance(&held);
         assert!(with < most, "{blocks} blocks: {with}");
         assert!(blocks == 1 || without > 1.5 * with, "{blocks} blocks: {without} without, {with} with");
