@@ -1,5 +1,5 @@
-//! Random numbers: one seed, one independent stream for each purpose and index, so that results
-//! never depend on the number of threads or on the order in which work is done.
+//! Random number streams: one independent stream per seed, purpose and index, so that results never depend on the number of threads or
+//! on the order of the work.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -16,29 +16,29 @@ pub struct Seed(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Purpose {
-    /// The uniform choice of rows that the clustering looks at; one stream a block.
+    /// The uniform selection of rows for the clustering; one stream per block.
     ClusteringRows = 1,
-    /// k-means++ seeding; one stream a start.
+    /// k-means++ seeding; one stream per start.
     Clustering = 2,
-    /// The selection of coreset rows; one stream a block.
+    /// The selection of coreset rows; one stream per block.
     Selection = 3,
-    /// Generated data; one stream a block.
+    /// Generated data; one stream per block.
     Generate = 4,
-    /// MCMC; one stream a chain.
+    /// MCMC; one stream per chain.
     Chain = 5,
     /// Search for the worst parameter in a ball.
     Search = 6,
-    /// The pool of candidates for calibration; one stream a block.
+    /// The pool of candidates for calibration; one stream per block.
     Pool = 7,
-    /// The rows added by pricing; one stream a round.
+    /// The rows added by pricing; one stream per round.
     Pricing = 8,
-    /// Draws picked anew in proportion to their weights.
+    /// Importance resampling of draws.
     Resample = 9,
-    /// The seeds of a stream's coresets; one a node of its tree.
+    /// The seeds of the coresets in a stream; one per node of its tree.
     Tree = 10,
-    /// The seeds of merged coresets; one for each set of rows that they are of.
+    /// The seeds of merged coresets; one per set of rows.
     Merge = 11,
-    /// The rows that guide the search for the full data's mode; one stream a block.
+    /// The rows that guide the search for the mode of the full data; one stream per block.
     Guides = 12,
 }
 
@@ -60,22 +60,22 @@ pub fn open_unit(rng: &mut Rng) -> f64 {
     ((rng.next_u64() >> 11) + 1) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
-/// Numbers by their place, begun by one number of a stream: Steele, Lea and Flood's SplitMix64 (2014), of which any
-/// can be had without those before it.
+/// A counter-based random number generator: number i is computed without the numbers before it. SplitMix64 of Steele, Lea and Flood
+/// (2014), seeded by one number of a stream.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lots(u64);
+pub(crate) struct CounterRng(u64);
 
-impl Lots {
-    /// Takes one number of `rng`.
-    pub fn new(rng: &mut Rng) -> Lots {
+impl CounterRng {
+    /// Takes the seed from `rng`.
+    pub fn new(rng: &mut Rng) -> CounterRng {
         use rand::Rng as _;
-        Lots(rng.next_u64())
+        CounterRng(rng.next_u64())
     }
 
-    /// Number `place`, uniform in [0, 1).
+    /// Number `index`, uniform in [0, 1).
     #[inline(always)]
-    pub fn unit(self, place: u64) -> f64 {
-        let bits = scrambled(self.0.wrapping_add(place.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    pub fn unit(self, index: u64) -> f64 {
+        let bits = mix64(self.0.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         // The upper bits as the fraction of a number in [1, 2).
         f64::from_bits((bits >> 12) | (1023 << 52)) - 1.0
     }
@@ -83,7 +83,7 @@ impl Lots {
 
 /// SplitMix64's finaliser: every bit of the result depends on every bit of `bits`.
 #[inline(always)]
-pub(crate) fn scrambled(bits: u64) -> u64 {
+pub(crate) fn mix64(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)

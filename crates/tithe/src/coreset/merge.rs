@@ -5,7 +5,7 @@ use rand::Rng as _;
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::progress::{Event, Observer};
-use crate::base::rng::{Purpose, Seed, scrambled};
+use crate::base::rng::{Purpose, Seed, mix64};
 use crate::coreset::build::{BuildSettings, Built, build_task};
 use crate::coreset::calibration::task::Task;
 use crate::coreset::selection::Size;
@@ -45,7 +45,7 @@ pub fn merge(
     }
     let union = union(moved)?;
     // The parts may have been chosen by the same seed: by the same random numbers again, the second choice would hang on the first.
-    let which = union.provenance.fingerprint.bits() ^ scrambled(union.rows.len() as u64);
+    let which = union.provenance.fingerprint.bits() ^ mix64(union.rows.len() as u64);
     let fresh = Seed(settings.seed.stream(Purpose::Merge, which).next_u64());
     let choice = BuildSettings { seed: fresh, ..settings.clone() };
     let (mut merged, _) = compress(union, &choice, &Task::all_rows(), threads, observer)?;

@@ -9,7 +9,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::base::math::vectorized;
-use crate::base::rng::scrambled;
+use crate::base::rng::mix64;
 use crate::data::block::{Block, Column};
 
 /// A sum of hashes of rows.
@@ -44,7 +44,7 @@ impl Fingerprint {
             || {
                 let mut sum = 0u64;
                 for hash in hashes {
-                    sum = sum.wrapping_add(scrambled(*hash));
+                    sum = sum.wrapping_add(mix64(*hash));
                 }
                 sum
             },
@@ -92,7 +92,7 @@ impl<'a> RowHasher<'a> {
                 Input::Levels(codes, levels.iter().map(|level| hash_of_text(level)).collect())
             }
         };
-        let keys = (1..=block.columns.len() as u64).map(|number| ColumnKey(scrambled(number))).collect();
+        let keys = (1..=block.columns.len() as u64).map(|number| ColumnKey(mix64(number))).collect();
         RowHasher { keys, inputs: block.columns.iter().map(input).collect() }
     }
 

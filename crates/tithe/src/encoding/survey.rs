@@ -871,7 +871,7 @@ pub(super) mod tests {
     }
 
     pub(crate) fn numbers(count: usize, seed: u64) -> Vec<f64> {
-        let lots = crate::base::rng::Lots::new(&mut Seed(seed).stream(Purpose::Generate, 0));
+        let lots = crate::base::rng::CounterRng::new(&mut Seed(seed).stream(Purpose::Generate, 0));
         (0..count as u64).map(|place| lots.unit(place) * 3.0 - 1.0).collect()
     }
 

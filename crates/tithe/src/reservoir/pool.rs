@@ -1,11 +1,10 @@
-//! The pool of candidates: one mergeable pass over all rows keeps those from which a calibrated coreset is chosen.
+//! The candidates for a calibrated coreset, selected from all rows in one mergeable pass.
 //!
-//! Two exponential races run side by side. In each, a row's key is `E/rate` with `E` standard exponential, and the
-//! rows with the smallest keys are kept: successive selection without replacement in proportion to the rates. One
-//! race goes by the sensitivity share `s_n` (what matters anywhere in parameter space), the other by
-//! `w_n‖F_n‖` (what matters near the pilot). Neither total need be known, races merge exactly, and the first rows of a race are
-//! themselves a smaller race. Given the threshold `τ` (the first key left out), a row is kept with
-//! probability `1 − exp(−rate·τ)`, independently of the others, which gives the reference weights.
+//! Two [exponential races](super) run side by side, and each keeps the rows with the smallest keys. The rate of the first is the
+//! sensitivity share `s_n` (rows that matter anywhere in parameter space). The rate of the second is `w_n‖F_n‖`, the size of the local
+//! features (rows that matter near the pilot). The first rows of a race are themselves a smaller race. Given the threshold `τ`, the
+//! smallest key left out, a row is kept with probability `1 − exp(−rate·τ)`, independently of the others. These probabilities give the
+//! reference weights.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -15,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::rng::{Rng, open_unit};
 use crate::data::points::{Lane, Points, Tile};
 
-/// A row in the running.
+/// A row of the pool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
     /// Position of the row in the input.
@@ -28,9 +27,9 @@ pub struct Candidate {
     pub share: f64,
     /// `w_n‖F_n‖`.
     pub norm: f64,
-    /// Its key in the race by share.
+    /// Its random key in the race by share.
     share_key: f64,
-    /// Its key in the race by norm.
+    /// Its random key in the race by norm.
     norm_key: f64,
 }
 
@@ -60,12 +59,12 @@ impl Ord for Runner {
     }
 }
 
-/// The state of the pass: both races.
+/// The state of both races for some rows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Race {
-    /// Rows kept by each race, beside the one that sets the threshold.
+    /// Rows that each race keeps; one more sets the threshold.
     capacity: usize,
-    /// Keys beyond these are not wanted even while there is room.
+    /// Larger keys are rejected even if the race has free places.
     limits: Thresholds,
     by_share: BinaryHeap<Runner>,
     by_norm: BinaryHeap<Runner>,
@@ -76,7 +75,7 @@ pub struct Race {
 pub struct Pool {
     /// The rows, by position.
     pub candidates: Vec<Candidate>,
-    /// The keys of each race in order, last the one against which rows were left out.
+    /// The sorted keys of each race; the last one is the threshold at which rows were left out.
     share_keys: Vec<f64>,
     norm_keys: Vec<f64>,
 }
@@ -87,10 +86,10 @@ impl Race {
         Race::with_limits(capacity, Thresholds { share: f64::INFINITY, norm: f64::INFINITY })
     }
 
-    /// The same with rough totals `Σ s_n` and `Σ w_n‖F_n‖`, from a pilot: most rows are then turned away at once, instead of
-    /// filling a race for every block. The result stays exact if a total was far off, only the pool smaller or the pass slower.
+    /// The same with estimates of the totals `Σ s_n` and `Σ w_n‖F_n‖`: most rows are then rejected at once, where otherwise every
+    /// block fills a race of its own. A wrong estimate makes the pool smaller or the pass slower, but never biases the weights.
     pub fn with_totals(capacity: usize, shares: f64, norms: f64) -> Race {
-        // Half as much again as needed: the expected number of arrivals before a threshold is at most total·threshold.
+        // The expected number of keys below a threshold is at most total·threshold. Allow 50 % more than needed.
         let limit =
             |total: f64| if total > 0.0 { 1.5 * (capacity + 1) as f64 / total } else { f64::INFINITY };
         Race::with_limits(capacity, Thresholds { share: limit(shares), norm: limit(norms) })
@@ -100,8 +99,8 @@ impl Race {
         Race { capacity, limits, by_share: BinaryHeap::new(), by_norm: BinaryHeap::new() }
     }
 
-    /// Enters a tile's rows, with the shares and the norms `‖F_n‖` of each; `position` gives a row's place in the input.
-    /// The stream must be the block's own.
+    /// Enters the rows of a tile, with their shares and norms `‖F_n‖`. `position` maps a row of the tile to its position in the input, and
+    /// `rng` must be the random stream of the block.
     pub fn enter(
         &mut self,
         tile: &Tile<'_>,
@@ -115,7 +114,7 @@ impl Race {
         for r in 0..tile.len {
             let (share, norm) = (shares[r], tile.w[r] * norms[r]);
             let (share_unit, norm_unit) = (open_unit(rng), open_unit(rng));
-            // E = −ln u ≥ 1 − u: most rows are turned away without a logarithm.
+            // E = −ln u ≥ 1 − u, so most rows are rejected without a logarithm.
             if 1.0 - share_unit > share * worst_share && 1.0 - norm_unit > norm * worst_norm {
                 continue;
             }
@@ -152,7 +151,7 @@ impl Race {
         }
     }
 
-    /// The positions of the rows that are in the running, in order.
+    /// The positions of the rows in either race, sorted.
     pub(crate) fn positions(&self) -> Vec<u64> {
         let runners = self.by_share.iter().chain(&self.by_norm);
         let mut positions: Vec<u64> = runners.map(|runner| runner.candidate.position).collect();
@@ -161,7 +160,7 @@ impl Race {
         positions
     }
 
-    /// Moves all rows to other positions, in the same order.
+    /// Replaces the position of each row by `place(position)`, which must be increasing.
     pub(crate) fn relocate(&mut self, place: &dyn Fn(u64) -> u64) {
         for heap in [&mut self.by_share, &mut self.by_norm] {
             let moved = std::mem::take(heap).into_iter().map(|mut runner| {
@@ -179,7 +178,7 @@ impl Race {
             let runners = heap.into_sorted_vec();
             let mut keys: Vec<f64> = runners.iter().map(|runner| runner.key).collect();
             candidates.extend(runners.into_iter().take(self.capacity).map(|runner| runner.candidate));
-            // Where the race was not filled, the limit is what rows were held against.
+            // In a race with free places, the limit is the threshold.
             if keys.len() <= self.capacity {
                 keys.push(limit);
             }
@@ -193,12 +192,12 @@ impl Race {
     }
 }
 
-/// The largest key that still has a place.
+/// The largest key that the race still accepts.
 fn worst(heap: &BinaryHeap<Runner>, capacity: usize, limit: f64) -> f64 {
     if heap.len() <= capacity { limit } else { heap.peek().map_or(limit, |runner| runner.key) }
 }
 
-/// An exponential variable with this rate from a uniform one; a row of rate 0 never arrives.
+/// The random key of a row: exponential with this rate, from a uniform number. Infinite for rate 0.
 fn key(rate: f64, unit: f64) -> f64 {
     if rate > 0.0 { -unit.ln() / rate } else { f64::INFINITY }
 }
@@ -237,20 +236,20 @@ impl Pool {
         )
     }
 
-    /// The first rows of both races, at most `size` together, and as near to that as can be.
+    /// The rows with the smallest keys of both races: as many as possible, but at most `size` distinct rows.
     pub fn first(&self, size: usize) -> Vec<usize> {
         let thresholds = self.thresholds(size);
         (0..self.len()).filter(|&p| self.is_within(p, thresholds)).collect()
     }
 
-    /// The weight `w/π` of every candidate, `π` its probability to be among [`Pool::first`] of that size.
+    /// The weight `w/π` of every candidate, where `π` is its probability to be in [`Pool::first`] of that size.
     pub fn reference_weights(&self, size: usize) -> Vec<f64> {
         let thresholds = self.thresholds(size);
         self.candidates
             .iter()
             .map(|candidate| {
-                let expected =
-                    arrivals(candidate.share, thresholds.share) + arrivals(candidate.norm, thresholds.norm);
+                let expected = expected_keys(candidate.share, thresholds.share)
+                    + expected_keys(candidate.norm, thresholds.norm);
                 let inclusion = -(-expected).exp_m1();
                 candidate.weight / inclusion.max(f64::MIN_POSITIVE)
             })
@@ -262,7 +261,7 @@ impl Pool {
         candidate.share_key < thresholds.share || candidate.norm_key < thresholds.norm
     }
 
-    /// The thresholds at which the races' first rows are `size` different rows, or just fewer.
+    /// The largest thresholds that select at most `size` distinct rows.
     fn thresholds(&self, size: usize) -> Thresholds {
         let at = |each: usize| {
             let threshold = |keys: &[f64]| keys.get(each).or(keys.last()).copied().unwrap_or(f64::INFINITY);
@@ -279,8 +278,9 @@ impl Pool {
     }
 }
 
-/// The expected number of arrivals at a rate until a threshold that may be infinite.
-fn arrivals(rate: f64, threshold: f64) -> f64 {
+/// `rate·threshold`, the expected number of points of a Poisson process below the threshold; 0 for rate 0, even if the threshold is
+/// infinite.
+fn expected_keys(rate: f64, threshold: f64) -> f64 {
     if rate > 0.0 { rate * threshold } else { 0.0 }
 }
 
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn reference_weights_estimate_the_number_of_rows() {
-        // The estimate Σ w/π is unbiased; over 200 seeds its mean is within 5 standard errors of 1000 but for one case in a million.
+        // The estimate Σ w/π is unbiased; over 200 seeds its mean is within 5 standard errors of 1000, except once in a million cases.
         let estimates: Vec<f64> = (0..200)
             .map(|seed| {
                 let pool = races(1000, 100, seed).into_iter().fold(Race::new(100), merged).finish();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn rough_totals_change_nothing_but_the_work() {
+    fn estimated_totals_do_not_change_the_result() {
         let race = |make: fn() -> Race| {
             let points = Points::from_rows(1, (0..5000).map(|_| (&[1.0][..], 1.0)));
             let mut race = make();
@@ -369,8 +369,8 @@ mod tests {
         let limited = race(|| Race::with_totals(200, 10_000.0, 2_500.0));
         assert_eq!(positions(&free), positions(&limited));
         assert_eq!(free.reference_weights(150), limited.reference_weights(150));
-        // Totals ten times too large: fewer rows, but still weights that add up to about 5000: 60 of 5000 rows by Poisson
-        // selection, a relative standard deviation of 13 %.
+        // With totals ten times too large there are fewer rows, but their weights still sum to about 5000: Poisson selection of 60 of
+        // 5000 rows has a relative standard deviation of 13 %.
         let few = race(|| Race::with_totals(200, 100_000.0, 25_000.0));
         assert!(few.len() < 100, "{}", few.len());
         let total: f64 = few.reference_weights(1000).iter().sum();
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn with_room_for_all_every_row_is_kept_with_its_own_weight() {
+    fn a_pool_as_large_as_the_data_keeps_every_row_with_its_weight() {
         let pool = races(200, 500, 3).into_iter().fold(Race::new(500), merged).finish();
         assert_eq!(positions(&pool), (0..200).collect::<Vec<u64>>());
         assert_eq!(pool.reference_weights(400), vec![1.0; 200]);

@@ -1,10 +1,9 @@
-//! Independent weighted choices of rows in one pass: M slots, each a race that one row wins.
+//! Weighted selection with replacement in one pass: M slots, each filled by an independent [exponential race](super).
 //!
-//! Every slot holds one row, chosen with probability `s_n / Σ s`. A row's time in a slot's race is
-//! exponential with rate `s_n`; the smallest time wins. The best time of a block with total `S_b` is
-//! exponential with rate `S_b`, and its winner is row n with probability `s_n / S_b`: so a block draws
-//! M times and M rows, whatever its length, and `S` need not be known in advance. Two states merge by
-//! keeping the smaller time of each slot: exact, associative, commutative, and without randomness.
+//! Every slot holds one row, selected with probability `s_n / Σ s`: the row with the smallest key, where the key of row n is
+//! exponential with rate `s_n`. The smallest key of a block with total `S_b` is exponential with rate `S_b`, and it belongs to row n
+//! with probability `s_n / S_b`. A block of any length therefore draws only M keys and at most M rows. Two states merge by keeping the
+//! smaller key of each slot: exact, associative, commutative, and without randomness.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,14 +11,14 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 
 use crate::base::math::{exponential, total, vectorized};
-use crate::base::rng::{Lots, Rng};
+use crate::base::rng::{CounterRng, Rng};
 use crate::data::block::{Block, RowSet};
 
-/// Slots whose luck is drawn together.
-const GANG: usize = 64;
+/// Slots whose keys are drawn together: one bit of a `u64` each.
+const BATCH: usize = 64;
 
-/// Values of rows that may have lost that are kept in any case: to find out which have takes time, and holds up whoever merges.
-const ROOM: usize = if cfg!(test) { 100 } else { 1 << 20 };
+/// A state of fewer values than this keeps the rows that have lost: discarding them takes time under the lock of the merge.
+const COMPACT_ABOVE: usize = if cfg!(test) { 100 } else { 1 << 20 };
 
 /// The state of M races, for some blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -27,7 +26,7 @@ const ROOM: usize = if cfg!(test) { 100 } else { 1 << 20 };
 pub struct Slots {
     /// `S`, the sum of the shares.
     pub total: f64,
-    /// In the order of the slots. A block's own state holds only what may still win.
+    /// Ordered by slot. The state of one block contains only winners that can still be the winner of all rows.
     winners: Vec<Winner>,
     parts: Vec<Part>,
 }
@@ -35,7 +34,9 @@ pub struct Slots {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Winner {
     slot: u32,
-    time: f64,
+    /// The smallest random key so far.
+    #[serde(rename = "time")]
+    key: f64,
     part: u32,
     row: u32,
 }
@@ -47,7 +48,7 @@ struct Part {
     shares: Vec<f64>,
 }
 
-/// Slots as they travel: without the rows that have lost.
+/// The serialised form of [`Slots`], without the rows that have lost.
 #[derive(Serialize, Deserialize)]
 struct PlainSlots(f64, Vec<Winner>, Vec<Part>);
 
@@ -71,47 +72,47 @@ pub struct Picked {
     pub rows: RowSet,
     /// Their shares `s_n`.
     pub shares: Vec<f64>,
-    /// How many slots each won, `K_n`.
+    /// The number of slots `K_n` that each row won.
     pub counts: Vec<u32>,
 }
 
-/// Races of all rows for so many slots. They are run once, or over the same rows again: for other rows there are other races.
+/// The M races of one pass. A value may run again over the same rows; other rows need a new value, because it shares keys between threads.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Races {
     slots: usize,
-    /// The best times so far, of all threads: their bits, which have the order of the times.
+    /// The smallest keys so far, of all threads, as bits: for non-negative numbers these have the same order as the numbers.
     #[serde(skip)]
     best: OnceLock<Arc<[AtomicU64]>>,
 }
 
-/// What a thread keeps from block to block.
+/// The state that one thread keeps from block to block.
 #[derive(Clone, Debug)]
 pub struct Racer {
-    /// The best times as the last block began: a slower row can no longer win. What a block's state leaves out depends on the
-    /// threads; the merged state of all blocks does not.
+    /// The smallest keys at the start of the last block: a row with a larger key can no longer win. Which rows the state of a block
+    /// omits depends on the threads; the merged state of all blocks does not.
     best: Vec<f64>,
-    /// The best times so far, of all threads.
-    everyones: Arc<[AtomicU64]>,
-    /// Room for the shares' running sums.
+    /// The smallest keys so far, of all threads.
+    shared_best: Arc<[AtomicU64]>,
+    /// Buffer for the running sums of the shares.
     cumulative: Vec<f64>,
 }
 
 impl Races {
-    /// So many races.
+    /// Races for this number of slots.
     pub fn new(slots: usize) -> Races {
         Races { slots, best: OnceLock::new() }
     }
 
-    /// How many.
+    /// The number of slots.
     pub fn slots(&self) -> usize {
         self.slots
     }
 
-    /// A thread's start.
+    /// The initial state of a thread.
     pub fn racer(&self) -> Racer {
-        let unbeaten = || (0..self.slots).map(|_| AtomicU64::new(f64::INFINITY.to_bits())).collect();
-        let everyones = self.best.get_or_init(unbeaten).clone();
-        Racer { best: vec![f64::INFINITY; self.slots], everyones, cumulative: Vec::new() }
+        let infinite = || (0..self.slots).map(|_| AtomicU64::new(f64::INFINITY.to_bits())).collect();
+        let shared_best = self.best.get_or_init(infinite).clone();
+        Racer { best: vec![f64::INFINITY; self.slots], shared_best, cumulative: Vec::new() }
     }
 }
 
@@ -120,8 +121,8 @@ impl Racer {
     pub fn race(&mut self, block: &Block, shares: &[f64], rng: &mut Rng) -> Slots {
         let mut cumulative = std::mem::take(&mut self.cumulative);
         let total = running_sums(shares, &mut cumulative);
-        let row_at = |place: f64| find(place * total, shares, &cumulative);
-        let outcome = self.outcome(shares.len(), total, row_at, rng);
+        let find = |place: f64| row_at(place * total, shares, &cumulative);
+        let outcome = self.outcome(shares.len(), total, find, rng);
         self.cumulative = cumulative;
         outcome.slots(block, |row| shares[row])
     }
@@ -129,32 +130,32 @@ impl Racer {
     /// Races the rows of a block, all at rate 1.
     pub(crate) fn race_uniform(&mut self, block: &Block, rng: &mut Rng) -> Slots {
         let rows = block.len;
-        let row_at = |place: f64| (place * rows as f64) as usize % rows;
-        self.outcome(rows, rows as f64, row_at, rng).slots(block, |_| 1.0)
+        let find = |place: f64| (place * rows as f64) as usize % rows;
+        self.outcome(rows, rows as f64, find, rng).slots(block, |_| 1.0)
     }
 
-    /// The winners among `rows` rows whose shares sum to `total`; `row_at` gives the row at a place in [0, 1) of the running total.
-    fn outcome(&mut self, rows: usize, total: f64, row_at: impl Fn(f64) -> usize, rng: &mut Rng) -> Outcome {
+    /// The winners among `rows` rows whose shares sum to `total`; `find` gives the row at a place in [0, 1) of the running total.
+    fn outcome(&mut self, rows: usize, total: f64, find: impl Fn(f64) -> usize, rng: &mut Rng) -> Outcome {
         let mut winners = Vec::new();
         if total > 0.0 {
-            for (best, everyones) in self.best.iter_mut().zip(&*self.everyones) {
-                *best = f64::from_bits(everyones.load(Ordering::Relaxed));
+            for (best, shared) in self.best.iter_mut().zip(&*self.shared_best) {
+                *best = f64::from_bits(shared.load(Ordering::Relaxed));
             }
-            // A slot's luck goes by its number alone: no thread's earlier blocks have a say in it.
-            let (waits, places) = (Lots::new(rng), Lots::new(rng));
-            for (first, best) in (0..).step_by(GANG).zip(self.best.chunks(GANG)) {
-                let mut times = [f64::INFINITY; GANG];
-                let mut faster = vectorized(
+            // Random numbers are indexed by slot, so they do not depend on which slots this thread has skipped.
+            let (key_units, places) = (CounterRng::new(rng), CounterRng::new(rng));
+            for (first, best) in (0..).step_by(BATCH).zip(self.best.chunks(BATCH)) {
+                let mut keys = [f64::INFINITY; BATCH];
+                let mut winning = vectorized(
                     #[inline(always)]
-                    || race_gang(waits, first, total, best, &mut times),
+                    || race_batch(key_units, first, total, best, &mut keys),
                 );
-                while faster != 0 {
-                    let at = faster.trailing_zeros() as usize;
-                    faster &= faster - 1;
+                while winning != 0 {
+                    let at = winning.trailing_zeros() as usize;
+                    winning &= winning - 1;
                     let slot = first + at as u64;
-                    self.everyones[slot as usize].fetch_min(times[at].to_bits(), Ordering::Relaxed);
-                    let row = row_at(places.unit(slot)) as u32;
-                    winners.push(Winner { slot: slot as u32, time: times[at], part: 0, row });
+                    self.shared_best[slot as usize].fetch_min(keys[at].to_bits(), Ordering::Relaxed);
+                    let row = find(places.unit(slot)) as u32;
+                    winners.push(Winner { slot: slot as u32, key: keys[at], part: 0, row });
                 }
             }
         }
@@ -162,53 +163,55 @@ impl Racer {
     }
 }
 
-/// Draws the times of a gang of slots, the first of which is number `first`; a bit for each that is not beaten by the best one.
+/// Draws the block's keys for a batch of slots that starts at slot `first`. Returns one bit per slot, set where the key is not larger than
+/// the best one so far.
 #[inline(always)]
-fn race_gang(waits: Lots, first: u64, total: f64, best: &[f64], times: &mut [f64; GANG]) -> u64 {
-    for (slot, time) in (first..).zip(times.iter_mut()) {
-        *time = waits.unit(slot);
+fn race_batch(units: CounterRng, first: u64, total: f64, best: &[f64], keys: &mut [f64; BATCH]) -> u64 {
+    for (slot, key) in (first..).zip(keys.iter_mut()) {
+        *key = units.unit(slot);
     }
-    // −ln(1 − u) ≥ u, but for rounding: once there have been many blocks, there is nearly always nobody with a chance.
-    let about_total = total * (1.0 + 4.0 * f64::EPSILON);
-    let mut chances = 0u64;
-    for (u, best) in times.iter().zip(best) {
-        chances += u64::from(*u <= best * about_total);
+    // −ln(1 − u) ≥ u up to rounding, so most slots are decided without a logarithm; after many blocks, nearly all batches are.
+    let total_rounded_up = total * (1.0 + 4.0 * f64::EPSILON);
+    let mut undecided = 0u64;
+    for (u, best) in keys.iter().zip(best) {
+        undecided += u64::from(*u <= best * total_rounded_up);
     }
-    if chances == 0 {
+    if undecided == 0 {
         return 0;
     }
-    for time in times.iter_mut() {
-        *time = exponential(*time) / total;
+    for key in keys.iter_mut() {
+        *key = exponential(*key) / total;
     }
     let mut bits = 0;
-    for (at, (time, best)) in times.iter().zip(best).enumerate() {
-        bits |= u64::from(time <= best) << at;
+    for (at, (key, best)) in keys.iter().zip(best).enumerate() {
+        bits |= u64::from(key <= best) << at;
     }
     bits
 }
 
-/// The rows that won, of so many, each once and in order; the winners then name places among these.
+/// The distinct rows among the winners, in order. Afterwards `Winner::row` is an index into this list. `rows` is the number of rows in the
+/// block.
 fn in_order(winners: &mut [Winner], rows: usize) -> Vec<usize> {
     let place = |winner: &Winner| (winner.row as usize / 64, winner.row % 64);
-    // A bit for each row; and how many rows ahead of each word of them have won.
+    // One bit per row, and for each word of bits the number of winning rows before it.
     let mut won = vec![0u64; rows.div_ceil(64)];
     for winner in &*winners {
         let (word, bit) = place(winner);
         won[word] |= 1 << bit;
     }
-    let mut ahead = Vec::with_capacity(won.len());
+    let mut before = Vec::with_capacity(won.len());
     let mut in_order = Vec::with_capacity(winners.len());
     for (word, &bits) in won.iter().enumerate() {
-        ahead.push(in_order.len() as u32);
-        let mut left = bits;
-        while left != 0 {
-            in_order.push(word * 64 + left.trailing_zeros() as usize);
-            left &= left - 1;
+        before.push(in_order.len() as u32);
+        let mut bits = bits;
+        while bits != 0 {
+            in_order.push(word * 64 + bits.trailing_zeros() as usize);
+            bits &= bits - 1;
         }
     }
     for winner in winners {
         let (word, bit) = place(winner);
-        winner.row = ahead[word] + (won[word] & ((1 << bit) - 1)).count_ones();
+        winner.row = before[word] + (won[word] & ((1 << bit) - 1)).count_ones();
     }
     in_order
 }
@@ -233,10 +236,10 @@ impl Outcome {
     }
 }
 
-/// Rows whose shares make one running sum: few are looked at one by one, and their sum is quick.
+/// Rows per running sum: a binary search finds the step, a short linear search the row in it.
 const STEP: usize = 32;
 
-/// The sums of the shares up to and with each step; returns that of all.
+/// Writes the running sum of the shares at the end of each step, and returns the sum of all shares.
 fn running_sums(shares: &[f64], sums: &mut Vec<f64>) -> f64 {
     sums.clear();
     sums.reserve(shares.len().div_ceil(STEP));
@@ -267,9 +270,9 @@ fn sum_of_step(shares: &[f64]) -> f64 {
     total(&lanes)
 }
 
-/// The row at `place` of the shares' running total; never one without a share, if there is any other.
-fn find(place: f64, shares: &[f64], sums: &[f64]) -> usize {
-    // A place that rounding has moved to the end is still that of a row with a share.
+/// The row at which the running sum of the shares passes `place`. It has a positive share if any row has one.
+fn row_at(place: f64, shares: &[f64], sums: &[f64]) -> usize {
+    // Rounding may move a place to the very end, behind the last row with a positive share.
     let place = place.min(sums.last().map_or(0.0, |total| total.next_down()));
     let step = sums.partition_point(|&sum| sum <= place).min(sums.len() - 1);
     let mut sum = if step == 0 { 0.0 } else { sums[step - 1] };
@@ -301,37 +304,37 @@ impl Part {
 }
 
 impl Slots {
-    /// Adds the races of other blocks: the smaller time wins each slot.
+    /// Adds the races of other blocks: the smaller key wins each slot.
     pub fn merge(&mut self, other: Slots) {
         self.total += other.total;
         let shift = self.parts.len() as u32;
         self.parts.extend(other.parts);
         let mut theirs = other.winners;
         theirs.iter_mut().for_each(|winner| winner.part += shift);
-        self.winners = faster(std::mem::take(&mut self.winners), theirs);
-        // Rows that lost are let go in time, so that memory stays O(M).
+        self.winners = smaller_keys(std::mem::take(&mut self.winners), theirs);
+        // Discard rows that lost from time to time, so that memory stays O(M).
         let kept: usize = self.parts.iter().map(|part| part.rows.len()).sum();
         let columns = self.parts.first().map_or(0, |part| part.rows.segment.columns.len());
-        if kept > 4 * self.winners.len() && kept * columns > ROOM {
+        if kept > 4 * self.winners.len() && kept * columns > COMPACT_ABOVE {
             self.compact();
         }
     }
 
-    /// Lets go of the rows that won nothing, and makes one part of the others, by position.
+    /// Discards the rows that win no slot, and joins the others into one part ordered by position.
     fn compact(&mut self) {
-        // For each row that still wins something its place among those, and nothing for the others.
-        let mut places: Vec<Vec<Option<u32>>> =
+        // For each row its index among the winning rows, or `None` if it wins no slot.
+        let mut indices: Vec<Vec<Option<u32>>> =
             self.parts.iter().map(|part| vec![None; part.rows.len()]).collect();
         for winner in &self.winners {
-            places[winner.part as usize][winner.row as usize] = Some(0);
+            indices[winner.part as usize][winner.row as usize] = Some(0);
         }
         let mut kept = Vec::with_capacity(self.parts.len());
         let mut next = 0..;
-        for (part, places) in self.parts.iter().zip(&mut places) {
-            let mut rows = Vec::with_capacity(places.len());
-            for (row, place) in places.iter_mut().enumerate().filter(|(_, place)| place.is_some()) {
+        for (part, indices) in self.parts.iter().zip(&mut indices) {
+            let mut rows = Vec::with_capacity(indices.len());
+            for (row, index) in indices.iter_mut().enumerate().filter(|(_, index)| index.is_some()) {
                 rows.push(row);
-                *place = next.next();
+                *index = next.next();
             }
             if !rows.is_empty() {
                 kept.push(part.take(&rows));
@@ -341,24 +344,24 @@ impl Slots {
             return;
         }
         let joined = Part::concat(kept);
-        // Blocks that were merged in order are in order; others are put in order.
+        // Already sorted if the blocks were merged in order.
         let mut order: Vec<usize> = (0..joined.rows.len()).collect();
         order.sort_by_key(|&row| joined.rows.positions[row]);
         let mut rank = vec![0; order.len()];
-        order.iter().zip(0..).for_each(|(&row, place)| rank[row] = place);
+        order.iter().zip(0..).for_each(|(&row, sorted)| rank[row] = sorted);
         for winner in &mut self.winners {
-            let place = places[winner.part as usize][winner.row as usize].map_or(0, |place| place as usize);
-            (winner.part, winner.row) = (0, rank[place]);
+            let index = indices[winner.part as usize][winner.row as usize].map_or(0, |index| index as usize);
+            (winner.part, winner.row) = (0, rank[index]);
         }
         self.parts = vec![if order.is_sorted() { joined } else { joined.take(&order) }];
     }
 
-    /// Moves all rows to other positions, in the same order.
+    /// Replaces the position of each row by `place(position)`, which must be increasing.
     pub fn relocate(&mut self, place: &dyn Fn(u64) -> u64) {
         self.parts.iter_mut().for_each(|part| part.rows.relocate(place));
     }
 
-    /// Keeps only the first `slots` races: they are as independent as all of them.
+    /// Keeps only the first `slots` slots. All slots are independent, so these are a valid selection of that size.
     pub fn truncate(&mut self, slots: usize) {
         self.winners.retain(|winner| (winner.slot as usize) < slots);
     }
@@ -375,15 +378,15 @@ impl Slots {
     }
 }
 
-/// Of two lists in the order of the slots, the faster winner of each slot.
-fn faster(mut ours: Vec<Winner>, theirs: Vec<Winner>) -> Vec<Winner> {
-    // Where no slot is without a winner, each stands at its slot's own place.
+/// Merges two lists ordered by slot: the winner with the smaller key of each slot.
+fn smaller_keys(mut ours: Vec<Winner>, theirs: Vec<Winner>) -> Vec<Winner> {
+    // If every slot has a winner, the index of a winner is its slot.
     if ours.last().is_some_and(|last| last.slot as usize + 1 == ours.len())
         && theirs.last().is_none_or(|last| (last.slot as usize) < ours.len())
     {
         for theirs in theirs {
             let ours = &mut ours[theirs.slot as usize];
-            if theirs.time < ours.time {
+            if theirs.key < ours.key {
                 *ours = theirs;
             }
         }
@@ -396,7 +399,7 @@ fn faster(mut ours: Vec<Winner>, theirs: Vec<Winner>) -> Vec<Winner> {
             both.push(earlier);
         }
         let rival = ours.next_if(|ours| ours.slot == theirs.slot);
-        both.push(rival.filter(|ours| ours.time <= theirs.time).unwrap_or(theirs));
+        both.push(rival.filter(|ours| ours.key <= theirs.key).unwrap_or(theirs));
     }
     both.extend(ours);
     both
@@ -424,7 +427,7 @@ mod tests {
         racer.race(block, shares, &mut Seed(seed).stream(Purpose::Selection, block.stream))
     }
 
-    /// The states of all blocks, in their order, where threads that know of each other have raced them in another one.
+    /// The states of all blocks in block order, raced in the given order by three threads that share their keys.
     fn race_in_order(blocks: &[Block], order: &[usize], slots: usize, seed: u64) -> Vec<Slots> {
         let races = Races::new(slots);
         let mut racers = [races.racer(), races.racer(), races.racer()];
@@ -504,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_thread_has_seen_saves_the_others_work() {
+    fn threads_share_their_smallest_keys() {
         let blocks = split(&shares(900), &[300, 300, 300]);
         let alone = race(&blocks, 200, 5, 3);
         let winners = |states: &[Slots]| states.iter().map(|state| state.winners.len()).collect::<Vec<_>>();
@@ -521,7 +524,7 @@ mod tests {
         }
     }
 
-    /// Of equal times the one of the earlier block wins, whoever was there first; and rows may race again.
+    /// Of equal keys the one of the earlier block wins, in whatever order the blocks were raced.
     #[test]
     fn ties_do_not_depend_on_the_threads() {
         let mut blocks = split(&shares(200), &[100, 100]);
@@ -535,7 +538,7 @@ mod tests {
         }
     }
 
-    /// Many blocks, so that rows are let go in between.
+    /// Many blocks, so that losing rows are discarded in between.
     #[test]
     fn rows_stay_with_their_values_in_any_order_of_merging() {
         let all: Vec<f64> =
@@ -557,27 +560,28 @@ mod tests {
     }
 
     #[test]
-    fn winners_name_their_places_among_the_rows_in_order() {
+    fn winners_point_into_the_ordered_rows() {
         for rows in [&[][..], &[0], &[199, 0, 64, 63, 127, 128, 64, 5, 199], &[70, 70, 3]] {
-            let winner = |(slot, row): (u32, &u32)| Winner { slot, time: 0.0, part: 0, row: *row };
+            let winner = |(slot, row): (u32, &u32)| Winner { slot, key: 0.0, part: 0, row: *row };
             let mut winners: Vec<Winner> = (0..).zip(rows).map(winner).collect();
             let ordered = in_order(&mut winners, 200);
             assert!(ordered.is_sorted_by(|a, b| a < b));
-            let named: Vec<u32> = winners.iter().map(|winner| ordered[winner.row as usize] as u32).collect();
-            assert_eq!(named, rows);
+            let rows_of_winners: Vec<u32> =
+                winners.iter().map(|winner| ordered[winner.row as usize] as u32).collect();
+            assert_eq!(rows_of_winners, rows);
             assert_eq!(ordered.len(), rows.iter().collect::<std::collections::BTreeSet<_>>().len());
         }
     }
 
     #[test]
-    fn losers_are_let_go() {
+    fn losing_rows_are_discarded() {
         let all = shares(20_000);
         let blocks = split(&all, &[100; 200]);
         let mut states = race(&blocks, 10, 1, 200).into_iter();
         let mut slots = states.next().expect("a block");
         for state in states {
             slots.merge(state);
-            assert!(slots.parts.iter().map(|part| part.rows.len()).sum::<usize>() <= ROOM);
+            assert!(slots.parts.iter().map(|part| part.rows.len()).sum::<usize>() <= COMPACT_ABOVE);
         }
         let picked = slots.finish().expect("rows");
         assert_eq!(picked.counts.iter().sum::<u32>(), 10);
@@ -587,8 +591,8 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_found_as_by_plain_running_sums() {
-        // Several steps, one of them without any share, and rows without one among the others.
+    fn rows_are_found_as_by_plain_running_sums() {
+        // Several steps. One has only shares of 0, the others have some.
         let without = |i: usize| (130..400).contains(&i) || i >= 620 || i.is_multiple_of(3);
         let share = |i: usize| if without(i) { 0.0 } else { (i % 7) as f64 + 0.5 };
         let shares: Vec<f64> = (0..900).map(share).collect();
@@ -601,9 +605,9 @@ mod tests {
                 sum += share;
                 sum > place
             });
-            assert_eq!(Some(find(place, &shares, &sums)), plain, "at {place} of {total}");
+            assert_eq!(Some(row_at(place, &shares, &sums)), plain, "at {place} of {total}");
         }
-        assert!(shares[find(total, &shares, &sums)] > 0.0, "rounding must not find a row without a share");
+        assert!(shares[row_at(total, &shares, &sums)] > 0.0, "rounding must not find a row with share 0");
     }
 
     #[test]
