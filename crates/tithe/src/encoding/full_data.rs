@@ -1,11 +1,12 @@
-//! The full data behind a coreset or a posterior: opened as its encoding says, and recognised by its fingerprint.
+//! The full data that a coreset or posterior was made from: opens it with the columns of an encoding, and checks its
+//! fingerprint.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
 use crate::base::error::{ErrorKind, Result};
-use crate::data::block::{Block, Kind};
+use crate::data::block::{Block, Field, Kind};
 use crate::data::fingerprint::Fingerprint;
 use crate::data::source::{Input, OpenOptions, Source, open_inputs};
 use crate::data::table::{Roles, Table};
@@ -13,21 +14,17 @@ use crate::encoding::{Coding, Encoding, LabelValue};
 use crate::engine::Engine;
 use crate::engine::pass::Pass;
 
-/// Opens data whose columns an encoding knows: the same features in the same order, label and weight.
+/// Opens files whose columns an encoding knows: the same features in the same order, label and weight.
 pub fn open_as(encoding: &Encoding, inputs: Vec<Input>, options: &OpenOptions) -> Result<Table> {
     open_with(encoding, options, |options| open_inputs(inputs.clone(), options))
 }
 
-/// The same for data that is not in files: `open` opens it, as often as it is asked.
+/// Like [`open_as`], for data that need not be in files: `open` opens it, and is called twice.
 pub fn open_with(
     encoding: &Encoding,
     options: &OpenOptions,
     open: impl Fn(&OpenOptions) -> Result<Box<dyn Source>>,
 ) -> Result<Table> {
-    let features = options.features.or(encoding.highest_index());
-    let mut options = OpenOptions { features, ..options.clone() };
-    // A first look tells which columns must be read as text for the encoding to understand them.
-    let looked = open(&options)?;
     let is_text = |column: &str| {
         encoding
             .features
@@ -35,17 +32,43 @@ pub fn open_with(
             .any(|feature| feature.column == column && matches!(feature.coding, Coding::Levels { .. }))
             || (encoding.label.column == column && matches!(encoding.label.positive, LabelValue::Text(_)))
     };
-    let text = looked.fields().iter().filter(|field| field.kind != Kind::Text && is_text(&field.name));
-    options.text.extend(text.map(|field| field.name.clone()));
-    options.text.sort();
-    options.text.dedup();
+    let text = |fields: &[Field]| {
+        let text = fields.iter().filter(|field| field.kind != Kind::Text && is_text(&field.name));
+        Ok(text.map(|field| field.name.clone()).collect())
+    };
+    let Reopened { source, .. } = open_with_text(encoding, options, text, open)?;
     let roles = Roles {
         label: encoding.label.column.clone(),
         weight: encoding.weight.clone(),
         features: Some(encoding.features.iter().map(|feature| feature.column.clone()).collect()),
         exclude: Vec::new(),
     };
-    Table::new(open(&options)?, &roles)
+    Table::new(source, &roles)
+}
+
+/// Data that was opened once to see its columns, and again with some of them read as text.
+pub(crate) struct Reopened {
+    /// The columns as they were at first.
+    pub stored: Vec<Field>,
+    /// The data with these columns read as text.
+    pub source: Box<dyn Source>,
+}
+
+/// Opens data for an encoding. Only the columns themselves show which of them `text` must have read as text, so `open` is
+/// called twice.
+pub(crate) fn open_with_text(
+    encoding: &Encoding,
+    options: &OpenOptions,
+    text: impl FnOnce(&[Field]) -> Result<Vec<String>>,
+    open: impl Fn(&OpenOptions) -> Result<Box<dyn Source>>,
+) -> Result<Reopened> {
+    let features = options.features.or(encoding.highest_index());
+    let mut options = OpenOptions { features, ..options.clone() };
+    let stored = open(&options)?.fields().to_vec();
+    options.text.extend(text(&stored)?);
+    options.text.sort();
+    options.text.dedup();
+    Ok(Reopened { source: open(&options)?, stored })
 }
 
 /// Rows and what tells them from others.

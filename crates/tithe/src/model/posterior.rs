@@ -1,17 +1,14 @@
-//! The posterior of the coefficients: log-density and gradient for samplers, its mode, and the normal
-//! distribution that fits it there.
-
-use faer::{Mat, Side};
+//! The posterior of the coefficients: log-density and gradient for the samplers, and its normal approximation.
 
 use crate::base::error::{Error, Result};
-use crate::base::math::{dot, vectorized};
 use crate::data::points::Points;
+use crate::model::gaussian::Gaussian;
 use crate::model::likelihood;
-use crate::model::newton::{EXACT, Mode, mode_from_afar, singular};
+use crate::model::newton::{EXACT, mode_from_afar};
 use crate::model::prior::{Prepared, Prior, Priors};
 use crate::model::thin::ThinPoints;
 
-/// A log-density with gradient; all that a sampler knows of a model.
+/// A log-density with its gradient: what a sampler needs of a model.
 pub trait LogDensity: Sync {
     /// Number of coefficients.
     fn dim(&self) -> usize;
@@ -21,25 +18,14 @@ pub trait LogDensity: Sync {
     fn value_and_gradient(&self, theta: &[f64], gradient: &mut [f64], scratch: &mut Vec<[f64; 8]>) -> f64;
 }
 
-/// Under a flat prior: the smallest share of a coefficient's precision that others need not explain.
-const LEAST_PIVOT: f64 = 1e-13;
-
-/// Weighted rows and priors.
+/// The posterior of weighted rows under independent priors.
 #[derive(Clone, Debug)]
 pub struct Posterior<'a> {
     points: &'a Points,
-    /// The same points, where most of their values need not be looked at.
+    /// The same points without their zeros, if most values are zero.
     thin: Option<ThinPoints>,
     priors: &'a Priors,
     prepared: Vec<Prepared>,
-}
-
-/// A normal distribution, `N(mean, factor·factorᵀ)`, fitted to a posterior at its mode.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Gaussian {
-    mean: Vec<f64>,
-    /// `C` with `C Cᵀ` the covariance, upper triangular, column by column.
-    factor: Vec<f64>,
 }
 
 impl<'a> Posterior<'a> {
@@ -69,8 +55,8 @@ impl<'a> Posterior<'a> {
     }
 
     /// The normal approximation at the mode (Laplace's): mean the mode, covariance the inverse of the negative
-    /// log-density's Hessian there. Under a Laplace prior, whose kink has no curvature, both are those of the
-    /// density with the kink rounded off over a tenth of its scale.
+    /// log-density's Hessian there. The density of a Laplace prior has a kink without curvature; it is replaced by a
+    /// smooth one whose kink is rounded over a tenth of its scale.
     pub fn laplace(&self) -> Result<Gaussian> {
         let mut points = self.points;
         let mode = mode_from_afar(&mut points, self.priors, EXACT)?;
@@ -94,121 +80,6 @@ impl LogDensity for Posterior<'_> {
             *gradient += local.slope;
         }
         value
-    }
-}
-
-impl Gaussian {
-    /// The standard normal distribution.
-    pub fn standard(dim: usize) -> Gaussian {
-        let mut factor = vec![0.0; dim * dim];
-        for i in 0..dim {
-            factor[i * dim + i] = 1.0;
-        }
-        Gaussian { mean: vec![0.0; dim], factor }
-    }
-
-    /// The normal distribution that fits a posterior at its mode.
-    pub(crate) fn of_mode(mode: Mode, priors: &Priors) -> Result<Gaussian> {
-        let flat = priors.coefficients.iter().any(Prior::is_improper);
-        // Columns that depend on each other, which only rounding tells apart.
-        let least = if flat { LEAST_PIVOT } else { 0.0 };
-        let settled = |gaussian: &Gaussian| {
-            (0..mode.precision.nrows()).all(|i| gaussian.own_precision(i) >= least * mode.precision[(i, i)])
-        };
-        let gaussian = Gaussian::from_precision(mode.mode.clone(), &mode.precision).filter(settled);
-        gaussian.ok_or_else(|| singular(flat))
-    }
-
-    /// From a mean and the inverse of the covariance; nothing if that is not positive definite.
-    pub fn from_precision(mean: Vec<f64>, precision: &Mat<f64>) -> Option<Gaussian> {
-        let dim = mean.len();
-        let lower = precision.llt(Side::Lower).ok()?;
-        let l = lower.L();
-        // C = L⁻ᵀ, column by column: Lᵀ c_j = e_j by back substitution.
-        let mut factor = vec![0.0; dim * dim];
-        for j in 0..dim {
-            let column = &mut factor[j * dim..(j + 1) * dim];
-            for i in (0..=j).rev() {
-                let mut sum = if i == j { 1.0 } else { 0.0 };
-                for k in i + 1..=j {
-                    sum -= l[(k, i)] * column[k];
-                }
-                column[i] = sum / l[(i, i)];
-            }
-        }
-        factor.iter().all(|c| c.is_finite()).then_some(Gaussian { mean, factor })
-    }
-
-    /// Dimension.
-    pub fn dim(&self) -> usize {
-        self.mean.len()
-    }
-
-    /// The mean: the mode of what was approximated.
-    pub fn mean(&self) -> &[f64] {
-        &self.mean
-    }
-
-    /// The precision of coefficient `i` given those before it: a pivot of the precision's Cholesky factor.
-    fn own_precision(&self, i: usize) -> f64 {
-        self.factor[i * self.dim() + i].powi(-2)
-    }
-
-    /// Entry `(i, j)` of the covariance.
-    pub fn covariance(&self, i: usize, j: usize) -> f64 {
-        let dim = self.dim();
-        (i.max(j)..dim).map(|k| self.factor[k * dim + i] * self.factor[k * dim + j]).sum()
-    }
-
-    /// Standard deviation of coefficient `i`.
-    pub fn sd(&self, i: usize) -> f64 {
-        self.covariance(i, i).sqrt()
-    }
-
-    /// `θ = mean + C ξ`: from whitened coordinates to coefficients.
-    pub fn unwhiten(&self, xi: &[f64], theta: &mut [f64]) {
-        theta.copy_from_slice(&self.mean);
-        vectorized(
-            #[inline(always)]
-            || {
-                for ((j, &x), column) in xi.iter().enumerate().zip(self.factor.chunks_exact(self.dim())) {
-                    for (theta, c) in theta.iter_mut().zip(&column[..=j]) {
-                        *theta += c * x;
-                    }
-                }
-            },
-        );
-    }
-
-    /// The whitened coordinates of coefficients, `ξ = C⁻¹ (θ − mean)`.
-    pub fn whiten(&self, theta: &[f64], xi: &mut [f64]) {
-        let dim = self.dim();
-        for i in (0..dim).rev() {
-            let known: f64 = (i + 1..dim).map(|j| self.factor[j * dim + i] * xi[j]).sum();
-            xi[i] = (theta[i] - self.mean[i] - known) / self.factor[i * dim + i];
-        }
-    }
-
-    /// The gradient with respect to coefficients of one with respect to whitened coordinates, `C⁻ᵀ g`.
-    pub fn unwhiten_gradient(&self, whitened: &[f64], gradient: &mut [f64]) {
-        let dim = self.dim();
-        for j in 0..dim {
-            let known: f64 = (0..j).map(|i| self.factor[j * dim + i] * gradient[i]).sum();
-            gradient[j] = (whitened[j] - known) / self.factor[j * dim + j];
-        }
-    }
-
-    /// The gradient in whitened coordinates, `Cᵀ g`.
-    pub fn whiten_gradient(&self, gradient: &[f64], whitened: &mut [f64]) {
-        vectorized(
-            #[inline(always)]
-            || {
-                let columns = self.factor.chunks_exact(self.dim());
-                for ((j, into), column) in whitened.iter_mut().enumerate().zip(columns) {
-                    *into = dot(&column[..=j], &gradient[..=j]);
-                }
-            },
-        );
     }
 }
 

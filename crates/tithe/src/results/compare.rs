@@ -151,12 +151,12 @@ fn places(fit: &Fit, reference: &Fit) -> Result<Vec<usize>> {
 /// KL from one set of draws to another, each taken as the normal distribution of its mean and covariance:
 /// `½[tr(S⁻¹S̃) − D + (m̃−m)ᵀS⁻¹(m̃−m) + ln det S − ln det S̃]`. None if a covariance is singular.
 pub fn kl_of_normals(draws: &[f64], reference: &[f64], dim: usize) -> Option<f64> {
-    let ours = Normal::of(draws, dim)?;
-    let theirs = Normal::of(reference, dim)?;
-    let factor = theirs.covariance.llt(Side::Lower).ok()?;
-    let own_factor = ours.covariance.llt(Side::Lower).ok()?;
-    let shift = Mat::from_fn(dim, 1, |i, _| ours.mean[i] - theirs.mean[i]);
-    let (whitened, ratio) = (factor.solve(&shift), factor.solve(&ours.covariance));
+    let (mean, covariance) = mean_and_covariance(draws, dim)?;
+    let (reference_mean, reference_covariance) = mean_and_covariance(reference, dim)?;
+    let factor = reference_covariance.llt(Side::Lower).ok()?;
+    let own_factor = covariance.llt(Side::Lower).ok()?;
+    let shift = Mat::from_fn(dim, 1, |i, _| mean[i] - reference_mean[i]);
+    let (whitened, ratio) = (factor.solve(&shift), factor.solve(&covariance));
     let distance: f64 = (0..dim).map(|i| shift[(i, 0)] * whitened[(i, 0)]).sum();
     let trace: f64 = (0..dim).map(|i| ratio[(i, i)]).sum();
     let log_det = |factor: &faer::linalg::solvers::Llt<f64>| {
@@ -166,27 +166,20 @@ pub fn kl_of_normals(draws: &[f64], reference: &[f64], dim: usize) -> Option<f64
     kl.is_finite().then_some(kl.max(0.0))
 }
 
-/// Mean and covariance of draws.
-struct Normal {
-    mean: Vec<f64>,
-    covariance: Mat<f64>,
-}
-
-impl Normal {
-    fn of(draws: &[f64], dim: usize) -> Option<Normal> {
-        let rows = draws.len() / dim.max(1);
-        if dim == 0 || rows <= dim {
-            return None;
-        }
-        let mut mean = vec![0.0; dim];
-        for x in draws.chunks_exact(dim) {
-            mean.iter_mut().zip(x).for_each(|(sum, x)| *sum += x / rows as f64);
-        }
-        let centred = Mat::from_fn(rows, dim, |s, i| draws[s * dim + i] - mean[i]);
-        let products = centred.transpose() * &centred;
-        let covariance = Mat::from_fn(dim, dim, |i, j| products[(i, j)] / (rows - 1) as f64);
-        Some(Normal { mean, covariance })
+/// Mean and covariance of draws; `None` if there are too few for a covariance of full rank.
+fn mean_and_covariance(draws: &[f64], dim: usize) -> Option<(Vec<f64>, Mat<f64>)> {
+    let rows = draws.len() / dim.max(1);
+    if dim == 0 || rows <= dim {
+        return None;
     }
+    let mut mean = vec![0.0; dim];
+    for x in draws.chunks_exact(dim) {
+        mean.iter_mut().zip(x).for_each(|(sum, x)| *sum += x / rows as f64);
+    }
+    let centred = Mat::from_fn(rows, dim, |s, i| draws[s * dim + i] - mean[i]);
+    let products = centred.transpose() * &centred;
+    let covariance = Mat::from_fn(dim, dim, |i, j| products[(i, j)] / (rows - 1) as f64);
+    Some((mean, covariance))
 }
 
 /// How well a posterior predicts labelled rows.

@@ -17,6 +17,7 @@ use crate::data::sink::parquet::free_name;
 use crate::data::sink::{Output, RowFormat, RowWriter};
 use crate::data::source::{Input, OpenOptions, Source, open_inputs};
 pub use crate::encoding::Unseen;
+use crate::encoding::full_data::{Reopened, open_with_text};
 use crate::encoding::{Coding, Encoding, LabelValue, Scratch, stray_text};
 use crate::engine::thread_pool;
 use crate::results::fit::Fit;
@@ -107,10 +108,8 @@ pub fn probabilities(
     let encoding = &fit.encoding;
     let draws = ModelDraws::new(fit, settings.interval)?;
     let pool = thread_pool(settings.threads)?;
-    let mut options =
-        OpenOptions { features: options.features.or(encoding.highest_index()), ..options.clone() };
-    options.text.extend(text_features(encoding, open(&options)?.fields())?);
-    let source = open(&options)?;
+    let text = |fields: &[Field]| text_features(encoding, fields);
+    let Reopened { source, .. } = open_with_text(encoding, options, text, open)?;
     let place = |name: &str| source.fields().iter().position(|field| field.name == name).unwrap_or_default();
     let columns: Vec<usize> = encoding.features.iter().map(|feature| place(&feature.column)).collect();
     let features: Vec<usize> = (0..columns.len()).collect();
@@ -225,28 +224,26 @@ impl Plan {
         format: RowFormat,
         observer: &dyn Observer,
     ) -> Result<Plan> {
-        let options =
-            OpenOptions { features: options.features.or(encoding.highest_index()), ..options.clone() };
-        // A first look tells the columns; those that are only copied are then read as text, which keeps every digit.
-        let fields = open_inputs(inputs.clone(), &options)?.fields().to_vec();
-        let mut text = options.text.clone();
-        text.extend(text_features(encoding, &fields)?);
         let features: HashSet<&str> =
             encoding.features.iter().map(|feature| feature.column.as_str()).collect();
         let is_feature = |field: &Field| features.contains(field.name.as_str());
-        for field in fields.iter().filter(|field| !is_feature(field)) {
-            if field.kind == Kind::Number || field.data_type.is_temporal() {
-                text.push(field.name.clone());
-            } else if field.kind == Kind::Unsupported {
-                observer.event(Event::Warning(format!(
-                    "column '{}' is not copied: values of type {} cannot be read",
-                    field.name, field.data_type
-                )));
+        // Columns that are only copied are read as text, which keeps every digit.
+        let text = |fields: &[Field]| {
+            let mut text = text_features(encoding, fields)?;
+            for field in fields.iter().filter(|field| !is_feature(field)) {
+                if field.kind == Kind::Number || field.data_type.is_temporal() {
+                    text.push(field.name.clone());
+                } else if field.kind == Kind::Unsupported {
+                    observer.event(Event::Warning(format!(
+                        "column '{}' is not copied: values of type {} cannot be read",
+                        field.name, field.data_type
+                    )));
+                }
             }
-        }
-        text.sort();
-        text.dedup();
-        let source = open_inputs(inputs, &OpenOptions { text, ..options })?;
+            Ok(text)
+        };
+        let open = |options: &OpenOptions| open_inputs(inputs.clone(), options);
+        let Reopened { stored: fields, source } = open_with_text(encoding, options, text, open)?;
         let columns: Vec<usize> =
             (0..fields.len()).filter(|&c| source.fields()[c].kind != Kind::Unsupported).collect();
         let copied: Vec<Field> = columns

@@ -14,14 +14,11 @@ use crate::encoding::full_data::Identity;
 use crate::encoding::{Encoding, Scratch};
 use crate::engine::Engine;
 use crate::engine::pass::Pass;
+use crate::model::divergence::{GOOD, INDISTINGUISHABLE};
 use crate::model::likelihood::ValueSums;
 use crate::results::fit::Fit;
 use crate::results::psis::Psis;
 
-/// Below this KL no one could tell the two posteriors apart, even with thousands of draws.
-const INDISTINGUISHABLE: f64 = 0.01;
-/// Below this KL means and standard deviations are right for any practical purpose.
-const GOOD: f64 = 0.5;
 /// Below this `k̂` importance weights can be trusted (Vehtari et al. 2024).
 const TRUSTED: f64 = 0.7;
 

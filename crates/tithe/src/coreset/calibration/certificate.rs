@@ -12,14 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::data::points::Points;
+use crate::model::divergence::{GOOD, INDISTINGUISHABLE};
 use crate::model::newton::mode_of_points;
 
 /// A whitened eigenvalue below this is a direction the coreset misses: it knows less than half of what the data know.
 const DEFICIENT: f64 = 0.5;
-/// Below this KL no one could tell the two posteriors apart, even with thousands of draws.
-const INDISTINGUISHABLE: f64 = 0.01;
-/// Below this KL means and standard deviations are right for any practical purpose.
-const GOOD: f64 = 0.5;
 
 /// A Gaussian approximation: the maximum of a log-posterior and the negative Hessian there.
 #[derive(Clone, Debug)]
