@@ -1,8 +1,9 @@
-//! The engine for data that is spread over many machines: a pass is sent to every partition, and its states come back.
+//! The engine for data on many machines, such as a Spark cluster: it sends a pass to every partition and merges the
+//! states that come back.
 //!
-//! What runs the tasks (Spark, or anything else that can hand a partition's rows to a function) is a [`Cluster`]; it sees
-//! tasks and outcomes as bytes. An outcome depends on the task and the partition alone, so a task that is tried again, or twice
-//! at once, gives the same bytes.
+//! A [`Cluster`] runs the tasks: Spark, or anything else that can pass a partition's rows to a function. Tasks and outcomes
+//! are bytes to it. An outcome depends only on the task and the partition, so a task that is retried, or run twice at the
+//! same time, gives the same bytes.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,14 +29,15 @@ use crate::results::compare::Scoring;
 use crate::results::fit::Gathering;
 use crate::results::verify::Evaluating;
 
-/// Other machines.
+/// A cluster of machines that runs tasks on the partitions of a table.
 pub trait Cluster: Sync {
-    /// Does a task on every partition by [`do_task`] and gives back the outcomes, in any order. Where there are many, some may
-    /// have been joined by [`join_outcomes`]: always the same ones, so that the same sums are made in the same order.
+    /// Runs a task on every partition with [`do_task`] and returns the outcomes in any order. If there are many, some may
+    /// have been joined with [`join_outcomes`]: always the same ones, so that sums are added in the same order. `name` is
+    /// the label of the pass, to be shown to the user.
     fn run(&self, name: &str, task: &[u8]) -> Result<Vec<Vec<u8>>>;
 }
 
-/// A pass on its way to the partitions.
+/// A pass as it is sent to the partitions.
 #[derive(Serialize, Deserialize)]
 struct Task {
     version: String,
@@ -46,11 +48,11 @@ struct Task {
     columns: Columns,
     missing: Missing,
     block_rows: usize,
-    /// How many rows each partition has, once that is known.
+    /// The number of rows of each partition, once that is known.
     sizes: Option<Vec<(u64, u64)>>,
 }
 
-/// Which columns the pass is to see, and as what.
+/// The columns that the pass reads, and their roles.
 #[derive(Clone, Serialize, Deserialize)]
 struct Columns {
     features: Vec<String>,
@@ -59,7 +61,7 @@ struct Columns {
     text: Vec<String>,
 }
 
-/// The state of some partitions, and how many rows each of them has.
+/// The state of some partitions, and the number and size of each.
 #[derive(Serialize, Deserialize)]
 struct Outcome<S> {
     sizes: Vec<(u64, u64)>,
@@ -87,7 +89,7 @@ impl<'a, C: Cluster> ClusterEngine<'a, C> {
         block_rows: Option<usize>,
         observer: &'a dyn Observer,
     ) -> Result<ClusterEngine<'a, C>> {
-        // What cannot be used is refused before anything is sent.
+        // Finds unusable columns before anything is sent.
         table.source().scan(table.positions())?;
         if table.source().is_sparse() {
             let what = "LIBSVM files, read apart from each other, do not tell how many features there are";
@@ -117,7 +119,8 @@ impl<'a, C: Cluster> ClusterEngine<'a, C> {
         })
     }
 
-    /// Checks that the partitions are as they were; the first time, says where each begins.
+    /// Checks that the partitions have not changed. After the first pass, records their sizes and replaces provisional row
+    /// positions by final ones.
     fn place<P: Pass>(&self, pass: &P, outcome: Outcome<P::State>) -> Result<Option<P::State>> {
         let mut state = outcome.state;
         match self.sizes.get() {
@@ -172,7 +175,7 @@ impl<C: Cluster> Engine for ClusterEngine<'_, C> {
     }
 }
 
-/// Does a task on one partition, whose rows `open` gives; the argument is the columns to be read as text.
+/// Runs a task on one partition. `open` opens its rows; its argument is the columns to be read as text.
 pub fn do_task(
     task: &[u8],
     partition: u64,
@@ -196,7 +199,7 @@ pub fn do_task(
                 weight: task.columns.weight,
                 exclude: Vec::new(),
             };
-            // A partition has one core to itself, and its rows are seen once.
+            // A task runs on one core, and reads its rows once.
             let settings = EngineSettings {
                 threads: Some(1),
                 memory: 0,
@@ -215,12 +218,12 @@ pub fn do_task(
     with_pass(task, OnPartition { partition, open })
 }
 
-/// The outcome of a partition without rows, which has no columns to speak of either.
+/// The outcome of a partition without rows, which need not have any columns.
 pub fn empty_outcome(partition: u64) -> Result<Vec<u8>> {
     pack(&Outcome::<()> { sizes: vec![(partition, 0)], state: None })
 }
 
-/// Joins outcomes of one task to one.
+/// Joins several outcomes of one task.
 pub fn join_outcomes(task: &[u8], outcomes: &[Vec<u8>]) -> Result<Vec<u8>> {
     struct Joining<'a>(&'a [Vec<u8>]);
     impl Job for Joining<'_> {
@@ -231,7 +234,7 @@ pub fn join_outcomes(task: &[u8], outcomes: &[Vec<u8>]) -> Result<Vec<u8>> {
     with_pass(unpack(task)?, Joining(outcomes))
 }
 
-/// Something to do with a pass, whichever it is.
+/// Something to do with a pass of any type.
 trait Job {
     fn with<P: Pass>(self, task: Task, pass: P) -> Result<Vec<u8>>;
 }
@@ -294,7 +297,7 @@ fn total(sizes: &[(u64, u64)]) -> u64 {
     sizes.iter().map(|(_, rows)| rows).sum()
 }
 
-/// Rows of the partitions ahead of `partition`.
+/// Number of rows in the partitions before `partition`.
 fn rows_ahead(sizes: &[(u64, u64)], partition: u64) -> u64 {
     sizes.iter().take_while(|(number, _)| *number < partition).map(|(_, rows)| rows).sum()
 }

@@ -1,5 +1,5 @@
-//! Can draws be trusted? R-hat, effective sample sizes and Monte Carlo errors (Vehtari et al. 2021), by ArviZ's
-//! conventions, and findings in words that name the remedy.
+//! Diagnostics of draws: R-hat, effective sample sizes and Monte Carlo errors (Vehtari et al. 2021) with ArviZ's
+//! conventions, and findings that name a remedy.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::mcmc::draws::{Draws, Stats};
 
-/// What the draws say of one coefficient.
+/// Summary of the draws of one coefficient.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CoefficientSummary {
     /// The coefficient.
@@ -39,7 +39,7 @@ pub fn summary(draws: &Draws) -> Vec<CoefficientSummary> {
     (0..draws.dim()).map(|i| summarise(&draws.names[i], &draws.coefficient(i))).collect()
 }
 
-/// A summary of any quantity, given chain by chain.
+/// A summary of any quantity whose values are given per chain.
 pub fn summarise(name: &str, chains: &[Vec<f64>]) -> CoefficientSummary {
     let mut sorted: Vec<f64> = chains.concat();
     sorted.sort_by(f64::total_cmp);
@@ -59,7 +59,7 @@ pub fn summarise(name: &str, chains: &[Vec<f64>]) -> CoefficientSummary {
     }
 }
 
-/// Fewer draws a chain than this say nothing.
+/// The smallest number of draws per chain for which diagnostics are computed.
 const FEWEST: usize = 4;
 
 fn usable(chains: &[Vec<f64>], fewest_chains: usize) -> bool {
@@ -69,8 +69,8 @@ fn usable(chains: &[Vec<f64>], fewest_chains: usize) -> bool {
         && chains.iter().all(|chain| chain.len() == length && chain.iter().all(|x| x.is_finite()))
 }
 
-/// Rank-normalised split R-hat, the larger of that of the values and that of their distances from the median;
-/// NaN for fewer than two chains or four draws.
+/// Rank-normalised split R-hat: the maximum for the values and for their distances from the median. NaN for fewer than
+/// two chains or four draws.
 pub fn r_hat(chains: &[Vec<f64>]) -> f64 {
     if !usable(chains, 2) {
         return f64::NAN;
@@ -92,12 +92,12 @@ fn plain_r_hat(chains: &[Vec<f64>]) -> f64 {
     ((between / within + n - 1.0) / n).sqrt()
 }
 
-/// Effective draws for the centre of the distribution: those of the normal scores of the split chains.
+/// Effective draws for the centre of the distribution, computed from the normal scores of the split chains.
 pub fn ess_bulk(chains: &[Vec<f64>]) -> f64 {
     if usable(chains, 1) { ess(&normal_scores(&split(chains))) } else { f64::NAN }
 }
 
-/// Effective draws for the tails: the smaller of those of the 5 % and of the 95 % quantile.
+/// Effective draws for the tails: the minimum for the 5 % and the 95 % quantile.
 pub fn ess_tail(chains: &[Vec<f64>]) -> f64 {
     if !usable(chains, 1) {
         return f64::NAN;
@@ -137,8 +137,8 @@ pub fn mcse_sd(chains: &[Vec<f64>]) -> f64 {
     ((fourth - variance * variance) / ess_mean(&squares) / variance / 4.0).sqrt()
 }
 
-/// Energy's Bayesian fraction of missing information of each chain (Betancourt 2016); below 0.3 momentum refreshment
-/// explores the energies too slowly.
+/// The energy's Bayesian fraction of missing information (E-BFMI) of each chain (Betancourt 2016); below 0.3 the resampled
+/// momenta explore the energies too slowly.
 pub fn e_bfmi(energy: &[f64]) -> f64 {
     let n = energy.len() as f64;
     let mean = energy.iter().sum::<f64>() / n;
@@ -147,13 +147,13 @@ pub fn e_bfmi(energy: &[f64]) -> f64 {
     jumps / variance
 }
 
-/// Every chain as its two halves; the middle draw of an odd number is left out.
+/// Splits every chain into two halves; the middle draw of an odd number is discarded.
 fn split(chains: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let half = chains.first().map_or(0, |chain| chain.len() / 2);
     chains.iter().flat_map(|chain| [chain[..half].to_vec(), chain[chain.len() - half..].to_vec()]).collect()
 }
 
-/// Values replaced by the normal quantiles of their ranks among all chains, ties by their mean rank.
+/// Replaces values by the normal quantiles of their ranks among all chains; ties get their mean rank.
 fn normal_scores(chains: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let all = chains.concat();
     let size = all.len() as f64;
@@ -172,7 +172,7 @@ fn normal_scores(chains: &[Vec<f64>]) -> Vec<Vec<f64>> {
     scores.chunks(chains[0].len()).map(<[f64]>::to_vec).collect()
 }
 
-/// Effective draws of several chains, by Geyer's initial monotone sequence; at most `n log₁₀ n`.
+/// Effective draws of several chains by Geyer's initial monotone sequence; at most `n log₁₀ n`.
 fn ess(chains: &[Vec<f64>]) -> f64 {
     let (count, length) = (chains.len(), chains[0].len());
     let total = (count * length) as f64;
@@ -197,7 +197,7 @@ fn ess(chains: &[Vec<f64>]) -> f64 {
         variance += mean_and_sd(&means).1.powi(2);
     }
     let rho = |lag: usize| 1.0 - (within - autocovariance(lag)) / variance;
-    // Pairs of autocorrelations while their sum is positive.
+    // Sums pairs of autocorrelations while their sum is positive.
     let mut correlations = vec![0.0; length + 2];
     let (mut even, mut odd) = (1.0, rho(1));
     correlations[0] = even;
@@ -212,13 +212,13 @@ fn ess(chains: &[Vec<f64>]) -> f64 {
         }
         t += 2;
     }
-    // The last pair's first member still counts if it is positive. (`last` may be −1.)
+    // The first autocorrelation of the last pair is included if it is positive. (`last` may be −1.)
     let last = t as isize - 2;
     let after_last = (last + 1) as usize;
     if even > 0.0 {
         correlations[after_last] = even;
     }
-    // Sums of pairs may not rise again.
+    // Makes the sums of pairs monotone.
     let mut t = 1;
     while t as isize <= last - 2 {
         let (before, here) =
@@ -239,7 +239,7 @@ fn mean_and_sd(values: &[f64]) -> (f64, f64) {
     (mean, (values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt())
 }
 
-/// The quantile of ascending values, between the two nearest (type 7); NaN of none.
+/// The quantile of ascending values, interpolated between the two nearest (type 7); NaN if there are none.
 pub fn quantile(sorted: &[f64], p: f64) -> f64 {
     match sorted {
         [] => f64::NAN,
@@ -254,7 +254,7 @@ pub fn quantile(sorted: &[f64], p: f64) -> f64 {
     }
 }
 
-/// The standard normal distribution's quantile, to 1e-16 (Wichura 1988, algorithm AS 241).
+/// The quantile of the standard normal distribution, accurate to 1e-16 (Wichura 1988, algorithm AS 241).
 pub(crate) fn normal_quantile(p: f64) -> f64 {
     let ratio = |r: f64, above: [f64; 8], below: [f64; 8]| {
         let polynomial = |c: [f64; 8]| c.iter().rev().fold(0.0, |sum, c| sum * r + c);
@@ -339,38 +339,38 @@ pub(crate) fn normal_quantile(p: f64) -> f64 {
     magnitude.copysign(q)
 }
 
-/// Something about the draws that the user should know.
+/// A problem with the draws that the user should know about.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What kind of trouble it is.
+    /// The kind of problem.
     pub what: Trouble,
-    /// How much of it there is, in words with figures.
+    /// A description with numbers.
     pub how_much: String,
     /// The remedy.
     pub what_to_do: String,
 }
 
-/// Kinds of trouble with draws.
+/// The kinds of problems with draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trouble {
     /// R-hat above 1.01.
     ChainsDisagree,
-    /// R-hat cannot be had from one chain.
+    /// R-hat cannot be computed from one chain.
     OneChain,
-    /// Fewer than 100 effective draws a chain.
+    /// Fewer than 100 effective draws per chain.
     FewEffectiveDraws,
     /// Divergent trajectories.
     Divergences,
-    /// Trajectories cut at the greatest depth.
+    /// Trajectories truncated at the maximum depth.
     LongTrajectories,
-    /// Energy explored slowly.
+    /// The energies are explored slowly.
     SlowEnergy,
-    /// Acceptance far from what the sampler aims at.
+    /// The acceptance rate is far from the sampler's target.
     Acceptance,
     /// Draws that are not finite.
     NotFinite,
-    /// Priors that lead away from the mode that a coreset is calibrated for.
+    /// Priors that move the mode away from the one that a coreset is calibrated for.
     PriorMovesMode,
     /// Rows that some coefficients separate perfectly, so that only the prior bounds them.
     Separated,
@@ -382,12 +382,12 @@ impl fmt::Display for Finding {
     }
 }
 
-/// R-hat above this is trouble (Vehtari et al. 2021).
+/// R-hat above this is a problem (Vehtari et al. 2021).
 const R_HAT_LIMIT: f64 = 1.01;
 /// Effective draws that each chain should give (Vehtari et al. 2021).
 const ESS_PER_CHAIN: f64 = 100.0;
 
-/// What is wrong with the draws; nothing if all is well.
+/// Problems with the draws; empty if there are none.
 pub fn findings(draws: &Draws, summary: &[CoefficientSummary]) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut say = |what: Trouble, how_much: String, what_to_do: &str| {
@@ -527,7 +527,7 @@ mod tests {
             let all = summarise("x", &chains);
             assert!(all.r_hat.is_nan() && all.ess_bulk.is_nan() && all.ess_tail.is_nan());
         }
-        // Constant draws: as many effective draws as draws, as ArviZ has it.
+        // Constant draws: ArviZ counts every draw as effective.
         assert_eq!(ess_mean(&vec![vec![1.0; 10]; 2]), 20.0);
     }
 }

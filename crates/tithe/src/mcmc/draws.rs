@@ -1,4 +1,4 @@
-//! Draws from a posterior: chains of coefficients, with what the sampler noted beside each draw.
+//! Draws from a posterior: chains of coefficients, with the sampler's statistics of each draw.
 
 /// Draws of several chains, all of the same length.
 #[derive(Clone, Debug, PartialEq)]
@@ -9,42 +9,42 @@ pub struct Draws {
     pub chains: Vec<Chain>,
 }
 
-/// One chain: the kept draws, warm-up left out.
+/// One chain: the draws after warm-up.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chain {
-    /// Coefficients, draw by draw.
+    /// The coefficients of one draw after the other.
     pub theta: Vec<f64>,
     /// Log-density of each draw (`lp`).
     pub lp: Vec<f64>,
-    /// What the sampler noted of each draw.
+    /// The sampler's statistics of each draw.
     pub stats: Stats,
 }
 
-/// What a sampler notes of each draw, under ArviZ's names.
+/// A sampler's statistics of each draw, with ArviZ's names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Stats {
     /// From a Metropolis sampler with a fixed proposal.
     Metropolis {
         /// Probability of acceptance of each proposal.
         acceptance_rate: Vec<f64>,
-        /// The step, fixed after warm-up.
+        /// The step size, fixed after warm-up.
         step_size: f64,
     },
     /// From a Hamiltonian sampler.
     Hamiltonian {
-        /// Mean probability of acceptance over a draw's trajectory.
+        /// Mean probability of acceptance over the trajectory of each draw.
         acceptance_rate: Vec<f64>,
-        /// True where the trajectory's energy went wrong.
+        /// True if the trajectory diverged.
         diverging: Vec<bool>,
         /// Energy (negative log of the joint density of position and momentum).
         energy: Vec<f64>,
-        /// Doublings of the trajectory.
+        /// Number of doublings of the trajectory.
         tree_depth: Vec<u32>,
-        /// Leapfrog steps.
+        /// Number of leapfrog steps.
         n_steps: Vec<u32>,
-        /// The step, fixed after warm-up.
+        /// The step size, fixed after warm-up.
         step_size: f64,
-        /// Draws whose trajectory was cut at the greatest depth.
+        /// True if the trajectory was truncated at the maximum depth.
         reached_max_treedepth: Vec<bool>,
     },
     /// Independent draws from an approximation.
@@ -53,7 +53,7 @@ pub enum Stats {
 }
 
 impl Stats {
-    /// Probabilities of acceptance, where the sampler has them.
+    /// Probabilities of acceptance, if the sampler has them.
     pub fn acceptance_rate(&self) -> Option<&[f64]> {
         match self {
             Stats::Metropolis { acceptance_rate, .. } | Stats::Hamiltonian { acceptance_rate, .. } => {
@@ -63,7 +63,7 @@ impl Stats {
         }
     }
 
-    /// The same kind of notes, of no draw yet.
+    /// Empty statistics of the same kind.
     fn emptied(&self) -> Stats {
         match self {
             Stats::Metropolis { step_size, .. } => {
@@ -82,7 +82,7 @@ impl Stats {
         }
     }
 
-    /// Adds what another chain of the same sampler noted of its draw `i`.
+    /// Appends the statistics of draw `i` of another chain of the same sampler.
     fn push(&mut self, other: &Stats, i: usize) {
         match (self, other) {
             (Stats::Metropolis { acceptance_rate, .. }, Stats::Metropolis { acceptance_rate: from, .. }) => {
@@ -119,7 +119,7 @@ impl Stats {
         }
     }
 
-    /// The step after warm-up, where the sampler has one.
+    /// The step size after warm-up, if the sampler has one.
     pub fn step_size(&self) -> Option<f64> {
         match self {
             Stats::Metropolis { step_size, .. } | Stats::Hamiltonian { step_size, .. } => Some(*step_size),
@@ -134,12 +134,12 @@ impl Draws {
         self.names.len()
     }
 
-    /// Draws of each chain.
+    /// Number of draws per chain.
     pub fn draws_per_chain(&self) -> usize {
         self.chains.first().map_or(0, |chain| chain.lp.len())
     }
 
-    /// Draws of all chains.
+    /// Number of draws of all chains.
     pub fn len(&self) -> usize {
         self.chains.iter().map(|chain| chain.lp.len()).sum()
     }
@@ -149,7 +149,7 @@ impl Draws {
         self.len() == 0
     }
 
-    /// Some draws, by their positions among all draws of all chains, as one chain. The step is the first chain's.
+    /// The draws at some positions among all draws of all chains, as one chain. Its step size is the first chain's.
     pub(crate) fn pick(&self, picks: &[usize]) -> Chain {
         let (dim, per_chain) = (self.dim(), self.draws_per_chain().max(1));
         let places = || picks.iter().map(|&s| (&self.chains[s / per_chain], s % per_chain));
@@ -166,18 +166,18 @@ impl Draws {
         }
     }
 
-    /// Every draw of every chain, in order: one slice of coefficients each.
+    /// The coefficients of every draw of every chain, in order.
     pub fn rows(&self) -> impl Iterator<Item = &[f64]> {
         let dim = self.dim().max(1);
         self.chains.iter().flat_map(move |chain| chain.theta.chunks_exact(dim))
     }
 
-    /// The draws of coefficient `i`, chain by chain.
+    /// The draws of coefficient `i`, one vector per chain.
     pub fn coefficient(&self, i: usize) -> Vec<Vec<f64>> {
         self.map(|theta| theta[i])
     }
 
-    /// A function of the coefficients, chain by chain.
+    /// The values of a function of the coefficients, one vector per chain.
     pub fn map(&self, f: impl Fn(&[f64]) -> f64) -> Vec<Vec<f64>> {
         let dim = self.dim().max(1);
         self.chains.iter().map(|chain| chain.theta.chunks_exact(dim).map(&f).collect()).collect()

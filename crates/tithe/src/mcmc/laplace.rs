@@ -1,4 +1,4 @@
-//! Independent draws from the normal approximation, with the true log-density beside each.
+//! Independent draws from the normal approximation, each with its log-density under the model.
 
 use super::{Watch, Whitened, fill_normal};
 use crate::base::error::Result;

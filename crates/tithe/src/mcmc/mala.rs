@@ -1,4 +1,4 @@
-//! The adaptive Metropolis-adjusted Langevin algorithm, the paper's sampler, in whitened coordinates or plain ones.
+//! The adaptive Metropolis-adjusted Langevin algorithm (MALA), the paper's sampler, in whitened or plain coordinates.
 
 use super::{Watch, Whitened, fill_normal};
 use crate::base::error::Result;
@@ -7,11 +7,11 @@ use crate::mcmc::Settings;
 use crate::mcmc::draws::{Chain, Stats};
 use crate::model::{Gaussian, LogDensity};
 
-/// The acceptance at which Langevin proposals move farthest (Roberts and Rosenthal 1998).
+/// The optimal acceptance rate of Langevin proposals (Roberts and Rosenthal 1998).
 const TARGET_ACCEPTANCE: f64 = 0.574;
 
-/// Proposals are `x + ½h²∇ + hξ`. During warm-up (the first half, where `--warmup` equals `--draws`) `ln h` follows the
-/// acceptance with steps `t^{−0.6}`; after it `h` is fixed.
+/// Draws one chain. Proposals are `x + ½h²∇ + hξ`. During warm-up `ln h` adapts to the acceptance rate with step sizes
+/// `t^{−0.6}`; afterwards `h` is fixed.
 pub(super) fn chain(
     density: &dyn LogDensity,
     gaussian: &Gaussian,
@@ -43,7 +43,7 @@ pub(super) fn chain(
         let backward: f64 =
             (0..dim).map(|d| ((position[d] - proposal[d] - drift * new_gradient[d]) / step).powi(2)).sum();
         let log_ratio = new_value - value + 0.5 * (forward - backward);
-        // A proposal without a density is NaN here, and refused.
+        // A proposal without a density gives NaN here and is rejected.
         let acceptance = if log_ratio.is_nan() { 0.0 } else { log_ratio.min(0.0).exp() };
         if open_unit(rng) <= acceptance {
             std::mem::swap(&mut position, &mut proposal);

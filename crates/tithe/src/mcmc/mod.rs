@@ -1,4 +1,4 @@
-//! Samplers: chains of draws from any log-density, the same for any number of threads.
+//! Samplers: draw chains from any log-density, with the same draws for any number of threads.
 
 pub mod diagnostics;
 pub mod draws;
@@ -20,7 +20,7 @@ use crate::base::rng::{Purpose, Rng, Seed, open_unit};
 use crate::mcmc::draws::{Chain, Draws};
 use crate::model::{Gaussian, LogDensity};
 
-/// How to draw. As text: `nuts`, `mala`, `mala-plain`, `laplace`.
+/// A sampler. As text: `nuts`, `mala`, `mala-plain`, `laplace`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Sampler {
@@ -28,8 +28,8 @@ pub enum Sampler {
     Nuts,
     /// The adaptive Metropolis-adjusted Langevin algorithm.
     Mala {
-        /// Whether proposals follow the normal approximation's covariance. If not, the algorithm is the paper's:
-        /// it starts at 0 and knows nothing of the posterior's shape.
+        /// Whether proposals use the covariance of the normal approximation. If not, the algorithm is the paper's: it
+        /// starts at 0 and does not use the shape of the posterior.
         preconditioned: bool,
     },
     /// Independent draws from the normal approximation.
@@ -78,14 +78,14 @@ impl From<Sampler> for String {
     }
 }
 
-/// How much to draw.
+/// How many chains and draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Chains.
+    /// Number of chains.
     pub chains: usize,
-    /// Draws kept from each chain.
+    /// Number of draws kept per chain.
     pub draws: usize,
-    /// Iterations before them, in which the sampler adapts; not kept.
+    /// Number of warm-up iterations per chain, in which the sampler adapts; they are discarded.
     pub warmup: usize,
     /// Seed.
     pub seed: Seed,
@@ -98,7 +98,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Checks that the settings make sense.
+    /// Checks the settings.
     pub fn check(&self) -> Result<()> {
         for (setting, value) in [("--chains", self.chains), ("--draws", self.draws)] {
             if value == 0 {
@@ -111,9 +111,9 @@ impl Settings {
         Ok(())
     }
 
-    /// Refuses more draws than the machine can hold.
+    /// Returns an error if the draws need more memory than the machine has.
     fn check_memory(&self, dim: usize) -> Result<()> {
-        // The coefficients of a draw, its density and what is noted of its trajectory.
+        // The coefficients of a draw, its density and its statistics.
         let bytes =
             (8 * dim as u64 + 64).saturating_mul(self.chains as u64).saturating_mul(self.draws as u64);
         if bytes > physical_memory().unwrap_or(isize::MAX as u64) {
@@ -127,12 +127,12 @@ impl Settings {
     }
 }
 
-/// Draws from `density`. `approximation` is a normal distribution near it (see
-/// [`Posterior::laplace`](crate::model::Posterior::laplace)); it makes samplers fast, and only
-/// [`Sampler::Laplace`] takes it for the truth.
+/// Draws from `density`. `approximation` is a normal approximation of it (see
+/// [`Posterior::laplace`](crate::model::Posterior::laplace)): the other samplers use it only to be fast, and
+/// [`Sampler::Laplace`] draws from it.
 ///
-/// Chains run on the threads of the current rayon pool; each has its own stream of random numbers, so their
-/// number does not change the draws.
+/// Chains run on the threads of the current rayon pool. Each chain has its own stream of random numbers, so the number of
+/// threads does not change the draws.
 pub fn run(
     density: &dyn LogDensity,
     names: &[String],
@@ -180,13 +180,13 @@ pub fn run(
     Ok(Draws { names: names.to_vec(), chains })
 }
 
-/// Tells the observer of progress, and asks whether to stop.
+/// Reports progress to the observer, and asks it whether to stop.
 struct Watch<'a> {
     observer: &'a dyn Observer,
 }
 
 impl Watch<'_> {
-    /// To be called after every iteration, counted from 0 to `total`.
+    /// Called after every iteration, counted from 0 to `total`.
     fn iteration(&self, i: usize, total: usize) -> Result<()> {
         const EVERY: usize = 50;
         let done = i + 1;
@@ -224,7 +224,7 @@ impl<'a> Whitened<'a> {
         value
     }
 
-    /// The value at a chain's start, which must be finite.
+    /// The value at the start of a chain, which must be finite.
     fn start(&mut self, xi: &[f64], gradient: &mut [f64]) -> Result<f64> {
         let value = self.value_and_gradient(xi, gradient);
         if value.is_finite() && gradient.iter().all(|g| g.is_finite()) {
@@ -244,8 +244,8 @@ impl<'a> Whitened<'a> {
     }
 }
 
-/// A start for a chain, in whitened coordinates: uniform within two standard deviations, so that chains begin wider
-/// apart than the posterior is and R-hat can see whether they meet.
+/// The start of a chain in whitened coordinates: uniform within two standard deviations. Starts are more dispersed than
+/// the posterior, so that R-hat can detect chains that do not converge.
 fn dispersed(dim: usize, rng: &mut Rng) -> Vec<f64> {
     (0..dim).map(|_| 4.0 * open_unit(rng) - 2.0).collect()
 }

@@ -1,8 +1,8 @@
 //! The no-U-turn sampler (Hoffman and Gelman 2014) with multinomial trajectories (Betancourt 2017), in whitened
 //! coordinates, with a diagonal metric and a step size that adapt during warm-up.
 //!
-//! Whitening by the posterior's normal approximation makes a usual posterior nearly standard normal, so that a few
-//! leapfrog steps reach across it; the metric catches what the approximation misses (heavy tails, spikes).
+//! Whitening by the posterior's normal approximation makes a typical posterior nearly standard normal, so that a few
+//! leapfrog steps cross it; the metric adapts to what the approximation misses (heavy tails, spikes).
 
 use super::{Watch, Whitened, dispersed, fill_normal};
 use crate::base::error::Result;
@@ -11,13 +11,13 @@ use crate::mcmc::Settings;
 use crate::mcmc::draws::{Chain, Stats};
 use crate::model::{Gaussian, LogDensity};
 
-/// Mean acceptance that the step size aims at.
+/// Target of the mean acceptance probability.
 const TARGET_ACCEPTANCE: f64 = 0.8;
-/// A larger share of divergent trajectories makes it aim higher; a single one late in a window stays below.
+/// A larger share of divergent trajectories raises the target; a single one late in a window does not.
 const MOST_DIVERGING: f64 = 0.04;
-/// Doublings after which a trajectory is cut.
+/// Maximum number of doublings of a trajectory.
 const MAX_DEPTH: u32 = 10;
-/// A trajectory whose energy rises by so much diverges.
+/// A trajectory whose energy rises by more than this diverges.
 const MAX_ENERGY_RISE: f64 = 1000.0;
 
 pub(super) fn chain(
@@ -80,7 +80,7 @@ pub(super) fn chain(
     Ok(kept)
 }
 
-/// What is remembered of one transition.
+/// Statistics of one transition.
 struct Note {
     acceptance: f64,
     diverging: bool,
@@ -111,9 +111,9 @@ impl State {
     }
 }
 
-/// A piece of a trajectory, in the order in which it was walked.
+/// A part of a trajectory, in the order in which it was integrated.
 struct Tree {
-    /// A point of it, chosen in proportion to the density.
+    /// One of its points, chosen with probability proportional to the density.
     chosen: State,
     /// Logarithm of the summed densities, relative to the trajectory's start.
     log_weight: f64,
@@ -131,16 +131,16 @@ struct Walk {
     diverging: bool,
 }
 
-/// Why a piece of trajectory cannot be used.
+/// Why a part of a trajectory cannot be used.
 struct Stopped;
 
-/// Hamiltonian motion.
+/// Hamiltonian dynamics.
 struct Dynamics<'a> {
     density: Whitened<'a>,
     /// The inverse metric.
     variance: Vec<f64>,
     step: f64,
-    /// Trees no longer needed, whose memory is used again.
+    /// Trees no longer needed, whose memory is reused.
     spare: Vec<Tree>,
 }
 
@@ -171,8 +171,8 @@ impl Dynamics<'_> {
         }
     }
 
-    /// True while the trajectory from momentum `first` to momentum `last` still moves apart; `sum` is the sum of all
-    /// its momenta.
+    /// True while the ends of the trajectory from momentum `first` to momentum `last` still move apart; `sum` is the sum
+    /// of all its momenta.
     fn persists(&self, first: &[f64], last: &[f64], sum: impl Fn(usize) -> f64) -> bool {
         let (mut at_first, mut at_last) = (0.0, 0.0);
         for (d, v) in self.variance.iter().enumerate() {
@@ -199,9 +199,9 @@ impl Dynamics<'_> {
         tree
     }
 
-    /// Joins a tree with the one walked after it; false if the whole has turned.
+    /// Joins a tree with the one integrated after it; false if the joined trajectory has made a U-turn.
     fn join(&mut self, tree: &mut Tree, mut next: Tree, accept_next: bool) -> bool {
-        // The whole, and each half with the nearest point of the other half.
+        // Checks the joined trajectory, and each half with the nearest point of the other half.
         let persists = self.persists(&tree.first, &next.last, |d| tree.sum[d] + next.sum[d])
             && self.persists(&tree.first, &next.first, |d| tree.sum[d] + next.first[d])
             && self.persists(&tree.last, &next.last, |d| tree.last[d] + next.sum[d]);
@@ -217,7 +217,7 @@ impl Dynamics<'_> {
         persists
     }
 
-    /// Walks `2^depth` steps on from `end`.
+    /// Integrates `2^depth` steps from `end`.
     fn grow(
         &mut self,
         depth: u32,
@@ -275,10 +275,10 @@ impl Dynamics<'_> {
                 break;
             };
             depth += 1;
-            // A new half as heavy as the old one is always taken: progress is favoured.
+            // A new half with at least the weight of the old one is always accepted: biased progressive sampling.
             let accept = open_unit(rng) <= (next.log_weight - tree.log_weight).exp();
             if !forward {
-                // Joined trees must stand in the order of time along which `next` was walked.
+                // Trees are joined in the direction of time in which `next` was integrated.
                 std::mem::swap(&mut tree.first, &mut tree.last);
             }
             going = self.join(&mut tree, next, accept);
@@ -299,7 +299,7 @@ impl Dynamics<'_> {
         }
     }
 
-    /// A step at which one leapfrog step is accepted with probability about 0.8.
+    /// A step size at which one leapfrog step is accepted with probability about 0.8.
     fn reasonable_step(&mut self, state: &State, rng: &mut Rng) -> f64 {
         let mut probe = State::new(state.position.len());
         let mut step = self.step;
@@ -327,15 +327,15 @@ fn log_add(a: f64, b: f64) -> f64 {
     large + (small - large).exp().ln_1p()
 }
 
-/// Nesterov's dual averaging of the logarithm of the step (Hoffman and Gelman 2014, section 3.2).
+/// Nesterov's dual averaging of the logarithm of the step size (Hoffman and Gelman 2014, section 3.2).
 ///
-/// Where the density ends in a wall (a level that separates the classes), the mean acceptance over a trajectory's steps is
-/// high for steps of any size: most are taken before the wall. So a trajectory that diverges counts as refused, and if
-/// such ones are still frequent at the end of a window, the next one aims higher.
+/// If the density falls off abruptly (a level that separates the classes), the mean acceptance over a trajectory is high
+/// for any step size, since most steps come before the drop. So a divergent trajectory counts as rejected, and if
+/// divergences are still frequent at the end of a window, the target is raised for the next one.
 struct DualAveraging {
-    /// The mean acceptance to aim at.
+    /// The target of the mean acceptance.
     target: f64,
-    /// The share of divergent trajectories, mainly among the last few dozen.
+    /// The share of divergent trajectories, averaged mainly over the last few dozen.
     diverging: f64,
     centre: f64,
     count: f64,
@@ -355,14 +355,14 @@ impl DualAveraging {
         }
     }
 
-    /// Begins again at a step, for another metric.
+    /// Restarts at a step size, for a new metric.
     fn again(&self, step: f64) -> DualAveraging {
-        // A short window ends before the step has settled.
+        // A short window ends before the step size has converged.
         let often = self.count > 100.0 && self.diverging > MOST_DIVERGING;
         DualAveraging::new(step, if often { 0.5 * (1.0 + self.target) } else { self.target })
     }
 
-    /// The step to try next.
+    /// The step size to try next.
     fn update(&mut self, note: &Note) -> f64 {
         let acceptance = if note.diverging { 0.0 } else { note.acceptance };
         self.diverging += (f64::from(u8::from(note.diverging)) - self.diverging) / 30.0;
@@ -404,7 +404,7 @@ impl Moments {
         }
     }
 
-    /// The variances, drawn towards the 1 that whitening promises with the weight of five draws.
+    /// The variances, shrunk towards 1 (their value after perfect whitening) with the weight of five draws.
     fn shrunk_variance(&self, variance: &mut [f64]) {
         for (variance, squares) in variance.iter_mut().zip(&self.squares) {
             *variance = (self.count * squares / (self.count - 1.0).max(1.0) + 5.0) / (self.count + 5.0);
@@ -412,8 +412,8 @@ impl Moments {
     }
 }
 
-/// When the metric is learnt during warm-up: between a first and a last stretch that are left to the step size, in
-/// windows of doubling length, each of which forgets what came before.
+/// When the metric is estimated during warm-up: in windows of doubling length, each of which starts afresh, between a
+/// first and a last phase that adapt only the step size.
 struct Windows {
     begin: usize,
     ends: Vec<usize>,
@@ -425,7 +425,7 @@ impl Windows {
         let close = warmup.saturating_sub(last);
         let (mut ends, mut at, mut length) = (Vec::new(), first, 25);
         while at + length <= close {
-            // A window that leaves too little for the next one takes it in.
+            // If too few iterations remain for the next window, this window includes them.
             let end = if at + 3 * length > close { close } else { at + length };
             ends.push(end);
             at = end;
@@ -434,7 +434,7 @@ impl Windows {
         Windows { begin: first, ends }
     }
 
-    /// True if iteration `i` counts for the metric.
+    /// True if the metric uses iteration `i`.
     fn slow(&self, i: usize) -> bool {
         i >= self.begin && self.ends.last().is_some_and(|end| i < *end)
     }

@@ -1,13 +1,13 @@
-//! The weighted logistic log-likelihood `L(θ) = −Σ w_n φ(z_n·θ)`, with gradient and Hessian, in one sweep over tiles.
+//! The weighted logistic log-likelihood `L(θ) = −Σ w_n φ(z_n·θ)`, with gradient and Hessian, in one sweep over the tiles.
 //!
 //! `φ(s) = ln(1+e^{−s})`, so `∇L = Σ w σ z` and `−∇²L = Σ w σ(1−σ) z zᵀ` with `σ = 1/(1+e^{s})`, `s = z·θ`.
-//! Sums run in `LANES` interleaved parts, always the same ones, so that they vectorise and still give
-//! the same bits on every processor.
+//! Every sum is accumulated in `LANES` interleaved parts, so that it vectorises and still gives the same bits on every
+//! processor.
 
 use crate::base::math::{softplus_and_slope, total, vectorized};
 use crate::data::points::{Lane, Points, TILE, Tile};
 
-/// Parts in which every sum over rows is kept.
+/// Number of interleaved parts of every sum over rows.
 pub(super) const LANES: usize = 8;
 
 pub(super) type Part = [f64; LANES];
@@ -50,7 +50,7 @@ fn add_columns(tile: &Tile<'_>, a: &Lane, sums: &mut [Part]) {
     }
 }
 
-/// `w φ(s)` and `w σ(−s)` for the rows of a tile. No sum runs through this loop, or it would not vectorise.
+/// `w φ(s)` and `w σ(−s)` for the rows of a tile. The loop accumulates no sum, because then it would not vectorise.
 #[inline(always)]
 pub(super) fn losses_and_pulls(w: &Lane, margin: &Lane, loss: &mut Lane, pull: &mut Lane) {
     for r in 0..TILE {
@@ -70,7 +70,7 @@ pub(super) fn add_rows(lane: &Lane, sum: &mut Part) {
     }
 }
 
-/// Folds one tile into the parts of the value's and the gradient's sums.
+/// Adds one tile to the parts of the sums of value and gradient.
 #[inline(always)]
 fn value_and_gradient_of_tile(tile: &Tile<'_>, theta: &[f64], loss_sum: &mut Part, gradient: &mut [Part]) {
     let (mut margin, mut loss, mut pull) = (Lane::ZERO, Lane::ZERO, Lane::ZERO);
@@ -80,7 +80,7 @@ fn value_and_gradient_of_tile(tile: &Tile<'_>, theta: &[f64], loss_sum: &mut Par
     add_columns(tile, &pull, gradient);
 }
 
-/// `L(θ)`; its gradient is written to `gradient`. `scratch` is memory to work in, kept between calls.
+/// `L(θ)`; its gradient is written to `gradient`. `scratch` is working memory that is reused between calls.
 pub fn value_and_gradient(
     points: &Points,
     theta: &[f64],
@@ -121,7 +121,7 @@ pub fn value(points: &Points, theta: &[f64]) -> f64 {
     -total(&sum)
 }
 
-/// `s_n = z_n·θ` for the rows of a tile and four parameters: each load of `z` serves all four.
+/// `s_n = z_n·θ` for the rows of a tile and four parameters: each `z` is loaded once for all four.
 #[inline(always)]
 fn margins_of_four(tile: &Tile<'_>, theta: [&[f64]; 4], margin: &mut [Lane; 4]) {
     let dim = tile.z.len();
@@ -143,19 +143,19 @@ fn margins_of_four(tile: &Tile<'_>, theta: [&[f64]; 4], margin: &mut [Lane; 4]) 
     }
 }
 
-/// The log-likelihood at many parameters in the making: tiles are added one by one.
+/// Accumulates the log-likelihood at many parameters, tile by tile.
 #[derive(Clone, Debug)]
 pub struct ValueSums {
     loss: Vec<Part>,
 }
 
 impl ValueSums {
-    /// The sums of no rows, for so many parameters.
+    /// Empty sums for this many parameters.
     pub fn new(parameters: usize) -> ValueSums {
         ValueSums { loss: vec![[0.0; LANES]; parameters] }
     }
 
-    /// Adds one tile, always at the same parameters.
+    /// Adds one tile; the parameters must be the same for all tiles.
     pub fn add_tile(&mut self, tile: &Tile<'_>, theta: &[Vec<f64>]) {
         vectorized(
             #[inline(always)]
@@ -181,22 +181,22 @@ impl ValueSums {
         );
     }
 
-    /// The sums themselves: `L(θ)` for each parameter.
+    /// `L(θ)` for each parameter.
     pub fn finish(&self) -> Vec<f64> {
         self.loss.iter().map(|loss| -total(loss)).collect()
     }
 }
 
-/// Value, gradient and curvature of the log-likelihood of some rows; those of other rows can be added.
+/// Value, gradient and Hessian of the log-likelihood of some rows; those of other rows can be added.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Curvature {
     /// `L(θ)`.
     pub value: f64,
     /// `∇L(θ)`.
     pub gradient: Vec<f64>,
-    /// `−∇²L(θ)`, row by row; only `j ≤ i` of row `i` is kept. See [`Curvature::entry`].
+    /// `−∇²L(θ)`, row by row; row `i` has only the entries `j ≤ i`. See [`Curvature::entry`].
     pub hessian: Vec<f64>,
-    /// The weight of the rows that the model gets wrong, `Σ w σ(−s)`: near 0 only if the rows are separated.
+    /// The expected weight of wrongly predicted rows, `Σ w σ(−s)`: near 0 only if the classes are separated.
     pub misfit: f64,
 }
 
@@ -232,7 +232,7 @@ impl Curvature {
         }
     }
 
-    /// The sums of rows that weigh so many times as much.
+    /// The sums with all weights multiplied by a factor.
     pub fn times(&self, factor: f64) -> Curvature {
         let times = |sums: &[f64]| sums.iter().map(|sum| factor * sum).collect();
         Curvature {
@@ -243,7 +243,7 @@ impl Curvature {
         }
     }
 
-    /// What these sums are more than others.
+    /// The difference of these sums and others.
     pub fn minus(&self, other: &Curvature) -> Curvature {
         let minus = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a - b).collect();
         Curvature {
@@ -255,7 +255,7 @@ impl Curvature {
     }
 }
 
-/// A [`Curvature`] in the making: tiles are added one by one, at one parameter.
+/// Accumulates a [`Curvature`] at one parameter, tile by tile.
 #[derive(Clone, Debug)]
 pub struct CurvatureSums {
     loss: Part,
@@ -263,11 +263,11 @@ pub struct CurvatureSums {
     gradient: Vec<Part>,
     /// Blocks of three rows and two columns of the lower triangle, strip by strip (see [`blocks`]).
     hessian: Vec<[Part; 6]>,
-    /// `w σ(1−σ) z` of the present tile.
+    /// `w σ(1−σ) z` of the current tile.
     weighted: Vec<Lane>,
 }
 
-/// Where the blocks of the lower triangle stand: first row, first column.
+/// The positions of the blocks in the lower triangle: first row and first column.
 fn blocks(dim: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..dim).step_by(3).flat_map(move |i| (0..dim.min(i + 3)).step_by(2).map(move |j| (i, j)))
 }
@@ -292,14 +292,14 @@ impl CurvatureSums {
         );
     }
 
-    /// The sums themselves.
+    /// The accumulated sums.
     pub fn finish(&self) -> Curvature {
         let dim = self.gradient.len();
         let mut hessian = vec![0.0; dim * dim];
         for ((i, j), block) in blocks(dim).zip(&self.hessian) {
             for (k, part) in block.iter().enumerate() {
                 let (row, column) = (i + k / 2, j + k % 2);
-                // A block may reach over the edge or the diagonal.
+                // A block may extend beyond the edge or the diagonal.
                 if row < dim && column <= row {
                     hessian[row * dim + column] = total(part);
                 }
@@ -346,8 +346,7 @@ impl CurvatureSums {
     }
 }
 
-/// Adds the products of three lanes with two. Twelve four-wide registers hold the sums: as many as there are without
-/// spilling.
+/// Adds the products of three lanes with two. The sums use twelve four-wide registers, the most that fit without spilling.
 #[inline(always)]
 fn add_products(
     [a, b, c]: [&[Part; TILE / LANES]; 3],
@@ -373,7 +372,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The same, row by row, with the standard library's functions.
+    /// A plain version: row by row, with the functions of the standard library.
     fn plainly(points: &Points, theta: &[f64]) -> Curvature {
         let dim = points.dim();
         let mut sums = Curvature::new(dim);

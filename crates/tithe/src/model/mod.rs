@@ -1,4 +1,4 @@
-//! The model: a weighted logistic likelihood, priors, and the posterior they make.
+//! The model: the weighted logistic likelihood, the priors, and the posterior.
 
 pub(crate) mod divergence;
 mod gaussian;

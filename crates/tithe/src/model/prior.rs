@@ -1,4 +1,4 @@
-//! Priors of single coefficients: density, slope and curvature, and the words that name them.
+//! Priors of single coefficients: log-density with derivatives, and their text form such as `normal:2`.
 
 use std::f64::consts::{LN_2, PI};
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::base::error::{Error, Result, nearest_name};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Prior {
-    /// Every value alike; improper, so the data must settle the coefficient.
+    /// Constant density; improper, so the data must determine the coefficient.
     Flat,
     /// Normal with standard deviation `scale`.
     Normal {
@@ -39,7 +39,7 @@ pub enum Prior {
         /// Mean of the absolute value.
         scale: f64,
     },
-    /// A mixture of a narrow and a wide normal (George and McCulloch 1993), the indicator summed out.
+    /// A mixture of a narrow and a wide normal (George and McCulloch 1993), marginalised over the indicator.
     SpikeSlab {
         /// Standard deviation of the spike.
         spike: f64,
@@ -62,12 +62,12 @@ pub struct Local {
 }
 
 impl Prior {
-    /// Log-density, slope and second derivative at `x`. The Laplace prior has its kink at 0: slope 0 there.
+    /// Log-density, slope and second derivative at `x`. At the kink of the Laplace prior, `x = 0`, the slope is 0.
     pub fn local(&self, x: f64) -> Local {
         self.prepared().local(x)
     }
 
-    /// The prior with its logarithms and gamma functions worked out, for evaluation again and again.
+    /// The prior with its normalising constants computed, for repeated evaluation.
     pub fn prepared(&self) -> Prepared {
         match *self {
             Prior::Flat => Prepared::Flat,
@@ -84,8 +84,8 @@ impl Prior {
         }
     }
 
-    /// The same, with the Laplace prior's kink rounded off (`−√(x² + δ²)/scale`, `δ = scale/10`), so that a mode
-    /// and a curvature exist; every other prior is left as it is.
+    /// Like [`Prior::local`], but with the kink of the Laplace prior smoothed (`−√(x² + δ²)/scale`, `δ = scale/10`), so that
+    /// a mode and a curvature exist. Other priors are unchanged.
     pub(crate) fn smooth_local(&self, x: f64) -> Local {
         match *self {
             Prior::Laplace { scale } => {
@@ -105,7 +105,7 @@ impl Prior {
         }
     }
 
-    /// The probability that a coefficient with value `x` belongs to the slab; nothing for priors without one.
+    /// The probability that a coefficient with value `x` belongs to the slab; `None` for priors without a slab.
     pub fn inclusion_probability(&self, x: f64) -> Option<f64> {
         match self.prepared() {
             Prepared::Mixture { narrow, wide } => Some(logistic(wide.local(x).value - narrow.local(x).value)),
@@ -113,12 +113,12 @@ impl Prior {
         }
     }
 
-    /// True if the prior has no finite mass.
+    /// True if the density does not integrate to a finite value.
     pub fn is_improper(&self) -> bool {
         matches!(self, Prior::Flat)
     }
 
-    /// Refuses settings that name no distribution.
+    /// Checks the parameters.
     pub fn check(&self) -> Result<()> {
         let positive = |name: &str, value: f64| {
             if value.is_finite() && value > 0.0 {
@@ -171,9 +171,9 @@ fn logistic(x: f64) -> f64 {
 pub enum Prepared {
     /// The flat prior.
     Flat,
-    /// A normal one.
+    /// The normal prior.
     Normal(PreparedNormal),
-    /// Student's t, Cauchy's included.
+    /// Student's t, including Cauchy.
     Student {
         /// Degrees of freedom.
         degrees: f64,
@@ -198,7 +198,7 @@ pub enum Prepared {
     },
 }
 
-/// A normal density, perhaps times a probability.
+/// A normal density, possibly multiplied by a probability.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PreparedNormal {
     precision: f64,
@@ -254,7 +254,7 @@ impl Prepared {
                 Local {
                     value: narrow.value.max(wide.value) + (-(wide.value - narrow.value).abs()).exp().ln_1p(),
                     slope: (1.0 - p) * narrow.slope + p * wide.slope,
-                    // The mean of the bends plus the variance of the slopes.
+                    // The mean of the second derivatives plus the variance of the slopes.
                     bend: (1.0 - p) * narrow.bend + p * wide.bend + p * (1.0 - p) * difference * difference,
                 }
             }
@@ -262,7 +262,7 @@ impl Prepared {
     }
 }
 
-/// `ln Γ(x)` for `x > 0`, by Stirling's series after moving up to where it is accurate to 1e-15.
+/// `ln Γ(x)` for `x > 0`, by Stirling's series after shifting `x` to where it is accurate to 1e-15.
 fn ln_gamma(x: f64) -> f64 {
     if x == 0.5 {
         return 0.5 * PI.ln();
@@ -290,7 +290,7 @@ impl fmt::Display for Prior {
     }
 }
 
-/// How the numbers of a prior's text make the prior: one constructor per count of numbers.
+/// How the numbers in a prior's text become the prior: one kind of constructor per count of numbers.
 enum Constructor {
     Constant(Prior),
     One(fn(f64) -> Prior),
@@ -299,7 +299,7 @@ enum Constructor {
 }
 
 impl Constructor {
-    /// How many numbers the text has.
+    /// Number of numbers in the text.
     fn count(&self) -> usize {
         match self {
             Constructor::Constant(_) => 0,
@@ -324,8 +324,8 @@ impl Constructor {
     }
 }
 
-/// Every prior that can be written: its name, its form as the help shows it, and the prior itself. Only what is in this
-/// table parses, so a name without an implementation cannot.
+/// Every prior that can be parsed: its name, its form as shown in help texts, and its constructor. A name without an
+/// implementation cannot parse.
 const FORMS: [(&str, &str, Constructor); 6] = [
     ("flat", "flat", Constructor::Constant(Prior::Flat)),
     ("normal", "normal:SCALE", Constructor::One(|scale| Prior::Normal { scale })),
@@ -386,7 +386,7 @@ impl From<Prior> for String {
     }
 }
 
-/// Independent priors, one a coefficient.
+/// Independent priors, one per coefficient.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Priors {
     /// The prior of each coefficient, in order.
@@ -410,14 +410,14 @@ impl Priors {
     }
 }
 
-/// Which prior each coefficient is to have.
+/// The user's choice of priors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PriorChoice {
-    /// Of every coefficient that has none of its own.
+    /// The prior of every coefficient without its own.
     pub general: Prior,
-    /// The intercept's; `None` is the general one.
+    /// The prior of the intercept; `None` is the general one.
     pub intercept: Option<Prior>,
-    /// Of coefficients by name.
+    /// Priors of single coefficients, by name.
     pub named: Vec<(String, Prior)>,
 }
 
@@ -429,7 +429,7 @@ impl Default for PriorChoice {
 }
 
 impl PriorChoice {
-    /// The priors of the named coefficients; the first is the intercept if there is one.
+    /// The priors of the coefficients with these names; the first is the intercept if there is one.
     pub fn priors(&self, names: &[String], has_intercept: bool) -> Result<Priors> {
         let mut priors = Priors::same(self.general, names.len());
         if let (Some(intercept), Some(first), true) =
@@ -482,7 +482,7 @@ mod tests {
     proptest! {
         #[test]
         fn slope_and_bend_are_those_of_the_value(prior in any_prior(), u in -4.0f64..4.0) {
-            // Away from the Laplace prior's kink, in steps small beside every scale that can occur.
+            // Away from the kink of the Laplace prior, with steps much smaller than every scale that can occur.
             prop_assume!(u.abs() > 0.01);
             for at in [Prior::local, Prior::smooth_local] {
                 let (here, step) = (at(&prior, u), 1e-5);
@@ -518,7 +518,7 @@ mod tests {
                 .sum::<f64>()
                 * PI
                 / f64::from(n);
-            // The tail of the t with 0.7 degrees cuts the rule's order; all the others reach 1e-9.
+            // The tail of the t with 0.7 degrees lowers the order of the rule; all others reach 1e-9.
             let tolerance = if text.starts_with("student:0.7") { 1e-3 } else { 1e-8 };
             assert!((mass - 1.0).abs() < tolerance, "{text}: {mass}");
         }

@@ -1,26 +1,26 @@
-//! Points most of whose columns mostly hold one value, as levels of text and rare events do: what differs from it is
-//! stored, in groups of eight rows, and the rest of the likelihood is one sum.
+//! A sparse form of points whose columns mostly have one value, as with levels of text and rare events: only the
+//! differences from that value are stored, in groups of eight rows.
 //!
 //! With an intercept, `z_0 = y`, and a column that was centred is `z_j = b_j z_0 + e_j` with `e_j = 0` for most rows.
-//! So `z·θ = z_0 (Σ_j b_j θ_j) + Σ_j e_j θ_j`, and `∂L/∂θ_j = b_j Σ w σ z_0 + Σ w σ e_j`. Without one, `b = 0`.
+//! So `z·θ = z_0 (Σ_j b_j θ_j) + Σ_j e_j θ_j`, and `∂L/∂θ_j = b_j Σ w σ z_0 + Σ w σ e_j`. Without an intercept, `b = 0`.
 
 use crate::base::math::{total, vectorized};
 use crate::data::points::{Lane, Points, TILE};
 use crate::model::likelihood::{LANES, Part, add_rows, groups, losses_and_pulls};
 
-/// A column that is stored costs about twice as much as one of a plain tile.
+/// Cost of a stored column relative to a column of a dense tile.
 const THIN: f64 = 0.5;
 
-/// More rows than a coreset has: they were counted against the memory once, and this is a second copy.
+/// The largest number of rows; coresets have fewer. The sparse form is a second copy that no memory limit accounts for.
 const MOST_ROWS: usize = 100_000;
 
-/// The points, in another order.
+/// The points in sparse form, in another order.
 #[derive(Clone, Debug)]
 pub(super) struct ThinPoints {
     /// `b_j`; 1 for the intercept itself.
     base: Vec<f64>,
     tiles: Vec<ThinTile>,
-    /// Columns that differ from `b_j z_0` in some row of a group, group by group, and by how much.
+    /// For each group, the columns that differ from `b_j z_0` in some row, and the differences.
     columns: Vec<u32>,
     differences: Vec<Eight>,
 }
@@ -28,19 +28,19 @@ pub(super) struct ThinPoints {
 #[derive(Clone, Debug)]
 struct ThinTile {
     w: Lane,
-    /// `z_0`, or 0 where there is no intercept.
+    /// `z_0`, or 0 without an intercept.
     y: Lane,
     /// Where the columns of each group end.
     ends: [usize; TILE / LANES],
 }
 
-/// One number for each row of a group, aligned like a [`Lane`].
+/// One number per row of a group, aligned like a [`Lane`].
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Eight(Part);
 
 impl ThinPoints {
-    /// The points in this form, if they are thin enough for it to pay.
+    /// The points in this form, if they are sparse enough for it to be faster.
     pub fn of(points: &Points) -> Option<ThinPoints> {
         let (dim, len) = (points.dim(), points.len());
         if len > MOST_ROWS {
@@ -54,7 +54,7 @@ impl ThinPoints {
         let base: Vec<f64> = (0..dim).map(base).collect();
         let difference = |n: usize, j: usize| z(n, j) - base[j] * y(n);
 
-        // Which columns differ, a bit for each. Where so many do, no order of the rows can help.
+        // One bit per column that differs. If this many differ, no order of the rows helps.
         let most = (THIN * (dim * len.div_ceil(LANES)) as f64) as usize;
         let words = dim.div_ceil(64);
         let mut differs = vec![0u64; len * words];
@@ -70,7 +70,7 @@ impl ThinPoints {
         }
         let differs = |n: usize| &differs[n * words..(n + 1) * words];
 
-        // Rows that differ in the same columns come together.
+        // Sorts rows that differ in the same columns next to each other.
         let mut order: Vec<usize> = (0..len).collect();
         order.sort_unstable_by(|&a, &b| differs(a).cmp(differs(b)).then(a.cmp(&b)));
         let mut tiles = Vec::new();
@@ -164,7 +164,7 @@ impl ThinPoints {
     }
 }
 
-/// The value that more than half of them have (by the vote of Boyer and Moore), or 0.
+/// The value that more than half of them have (by Boyer and Moore's majority vote), or 0.
 fn shared_by_most(values: impl Iterator<Item = f64> + Clone) -> f64 {
     let (mut leader, mut lead) = (0.0, 0usize);
     for value in values.clone() {
@@ -188,7 +188,7 @@ mod tests {
     use crate::base::rng::{Purpose, Seed, open_unit};
     use crate::model::likelihood::value_and_gradient;
 
-    /// Rows as an encoding makes them: an intercept if wanted, numbers, and columns that are rarely not 0, centred or not.
+    /// Rows like those of an encoding: an optional intercept, numbers, and columns that are mostly 0, centred or not.
     fn points(dim: usize, len: usize, intercept: bool, rare: f64, seed: u64) -> Points {
         let mut rng = Seed(seed).stream(Purpose::Generate, 0);
         let mut unit = || open_unit(&mut rng);

@@ -1,4 +1,4 @@
-//! Two posteriors side by side: how far apart they are, and which predicts unseen rows better.
+//! Compares two posteriors: how far apart they are, and which one predicts unseen rows better.
 
 use std::borrow::Cow;
 
@@ -23,15 +23,15 @@ use crate::results::mmd::{Kernel, mmd_squared};
 pub struct CoefficientPair {
     /// Its name.
     pub name: String,
-    /// Mean and standard deviation in the posterior looked at.
+    /// Mean in the posterior that is compared.
     pub mean: f64,
-    /// See `mean`.
+    /// Standard deviation in the posterior that is compared.
     pub sd: f64,
     /// Mean in the reference.
     pub reference_mean: f64,
     /// Standard deviation in the reference.
     pub reference_sd: f64,
-    /// How far the mean is off, in the reference's standard deviations.
+    /// Error of the mean, in standard deviations of the reference.
     pub shift: f64,
     /// The standard deviation as a ratio to the reference's.
     pub sd_ratio: f64,
@@ -44,11 +44,11 @@ pub struct Comparison {
     pub kernel: Kernel,
     /// MMD², on the reference's model scale.
     pub mmd_squared: f64,
-    /// MMD² between two halves of the reference's own draws, see [`noise_floor`]: what draws of that number cannot tell
-    /// from 0.
+    /// MMD² between two halves of the reference's own draws, see [`noise_floor`]: with this many draws, smaller values
+    /// cannot be distinguished from 0.
     pub noise_floor: f64,
-    /// KL from the posterior to the reference in nats, each taken as the normal distribution of its draws' mean and
-    /// covariance; none where there are too few draws for a covariance.
+    /// KL from the posterior to the reference in nats, each approximated by the normal distribution with the mean and
+    /// covariance of its draws; `None` if there are too few draws for a covariance.
     pub kl: Option<f64>,
     /// The coefficients.
     pub coefficients: Vec<CoefficientPair>,
@@ -71,12 +71,12 @@ impl Comparison {
 /// Compares a posterior with a reference.
 ///
 /// # Errors
-/// If they have not the same coefficients.
+/// If the two posteriors have different coefficients.
 pub fn compare(fit: &Fit, reference: &Fit, kernel: Kernel) -> Result<Comparison> {
     let kernel = kernel.check()?;
     let places = places(fit, reference)?;
     let dim = places.len();
-    // Standardised columns make the kernel treat all coefficients alike: both are taken to the reference's scale.
+    // On the reference's model scale, columns are standardised and the kernel gives all coefficients the same importance.
     let on_scale = |fit: &Fit, places: &[usize]| -> Vec<f64> {
         let ordered = |beta: &[f64]| places.iter().map(|&i| beta[i]).collect::<Vec<f64>>();
         fit.draws.rows().flat_map(|beta| reference.encoding.from_user_scale(&ordered(beta))).collect()
@@ -109,13 +109,13 @@ pub fn compare(fit: &Fit, reference: &Fit, kernel: Kernel) -> Result<Comparison>
     })
 }
 
-/// Blocks into which a run is cut, long enough that one hardly knows of the others.
+/// Number of blocks that a run is cut into, each long enough to be almost independent of the others.
 const BLOCKS: usize = 20;
-/// Ways in which the blocks are dealt into halves.
+/// Number of random splits of the blocks into halves.
 const SPLITS: u64 = 8;
 
-/// MMD² between two halves of one run: the mean over some ways to deal its blocks of consecutive draws into halves. A
-/// single split would tell more of chance than of the run, since one direction often makes up most of the discrepancy.
+/// MMD² between two halves of one run: the mean over several random splits of its blocks of consecutive draws. A single
+/// split would have a large variance, since one direction often makes up most of the discrepancy.
 pub fn noise_floor(draws: &[f64], dim: usize, kernel: Kernel) -> f64 {
     let rows = draws.len() / dim.max(1);
     let blocks = BLOCKS.min(rows);
@@ -133,7 +133,7 @@ pub fn noise_floor(draws: &[f64], dim: usize, kernel: Kernel) -> f64 {
     total / SPLITS as f64
 }
 
-/// Where each of the reference's coefficients stands among the fit's.
+/// For each coefficient of the reference, its position in the fit.
 fn places(fit: &Fit, reference: &Fit) -> Result<Vec<usize>> {
     let (ours, theirs) = (&fit.draws.names, &reference.draws.names);
     let missing = |from: &[String], name: &str| -> Error {
@@ -148,8 +148,8 @@ fn places(fit: &Fit, reference: &Fit) -> Result<Vec<usize>> {
     theirs.iter().map(place).collect()
 }
 
-/// KL from one set of draws to another, each taken as the normal distribution of its mean and covariance:
-/// `½[tr(S⁻¹S̃) − D + (m̃−m)ᵀS⁻¹(m̃−m) + ln det S − ln det S̃]`. None if a covariance is singular.
+/// KL from one set of draws to another, each approximated by the normal distribution with its mean and covariance:
+/// `½[tr(S⁻¹S̃) − D + (m̃−m)ᵀS⁻¹(m̃−m) + ln det S − ln det S̃]`. `None` if a covariance is singular.
 pub fn kl_of_normals(draws: &[f64], reference: &[f64], dim: usize) -> Option<f64> {
     let (mean, covariance) = mean_and_covariance(draws, dim)?;
     let (reference_mean, reference_covariance) = mean_and_covariance(reference, dim)?;
@@ -185,9 +185,9 @@ fn mean_and_covariance(draws: &[f64], dim: usize) -> Option<(Vec<f64>, Mat<f64>)
 /// How well a posterior predicts labelled rows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Scores {
-    /// Rows scored.
+    /// Number of rows.
     pub rows: u64,
-    /// Draws that the figures are means over.
+    /// Number of draws that the scores are averaged over.
     pub draws: usize,
     /// Mean of `−ln p(y | x, θ)` over rows and draws: the paper's negative test log-likelihood.
     pub negative_log_likelihood: f64,
@@ -197,7 +197,8 @@ pub struct Scores {
     pub brier: f64,
 }
 
-/// Scores a posterior on an engine's rows, opened as its encoding says, by at most `most` of its draws, evenly spaced.
+/// Scores a posterior on the rows of an engine whose table was opened with the posterior's encoding. Uses at most `most`
+/// draws, evenly spaced.
 pub fn score(engine: &impl Engine, fit: &Fit, most: usize) -> Result<Scores> {
     if most == 0 {
         return Err(Error::setting("--draws", "must be at least 1"));
@@ -221,14 +222,14 @@ pub fn score(engine: &impl Engine, fit: &Fit, most: usize) -> Result<Scores> {
     })
 }
 
-/// The pass that scores.
+/// The pass that scores the predictions of all rows.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Scoring<'a> {
     encoding: Cow<'a, Encoding>,
     theta: Cow<'a, [Vec<f64>]>,
 }
 
-/// Sums over rows, weighted.
+/// Weighted sums over rows.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ScoreSums {
     rows: u64,
@@ -283,7 +284,7 @@ impl Pass for Scoring<'_> {
 }
 
 impl ScoreSums {
-    /// Adds a tile. With `z = y·x` the probability of the label that was seen is `1 − 1/(1+e^{z·θ})`.
+    /// Adds a tile. With `z = y·x` the probability of the observed label is `1 − 1/(1+e^{z·θ})`.
     fn add(&mut self, tile: &Tile<'_>, theta: &[Vec<f64>]) {
         let (mut loss, mut miss) = (Lane::ZERO, Lane::ZERO);
         vectorized(

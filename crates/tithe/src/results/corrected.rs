@@ -1,4 +1,4 @@
-//! A verified posterior on disk: its draws with importance weights, or drawn anew in proportion to them.
+//! Writes a verified posterior: its draws with importance weights, or resampled in proportion to them.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::results::verify::{Judgement, Verification};
 
 pub(super) const CORRECTED: &str = "corrected posterior";
 
-/// Writes the draws that were looked at, with a column `weight` of importance weights, which sum to 1.
+/// Writes the draws that were evaluated, with a column `weight` of importance weights, which sum to 1.
 pub fn write_corrected(fit: &Fit, verification: &Verification, mut output: Output) -> Result<()> {
     let names = &fit.draws.names;
     let own = |name: &str| own_name(name, names);
@@ -55,13 +55,13 @@ pub fn write_corrected(fit: &Fit, verification: &Verification, mut output: Outpu
     output.commit()
 }
 
-/// A smaller share of effective draws is told of in a file of draws that were drawn anew.
+/// If the effective draws are a smaller share of all draws, the file of resampled draws has a warning.
 const FEW: f64 = 0.5;
 
-/// Writes as many draws, drawn anew in proportion to their weights: a posterior like any other, of the full data.
+/// Resamples as many draws in proportion to their weights and writes them as a posterior of the full data.
 ///
 /// # Errors
-/// If the weights cannot be trusted: nothing in the file would tell.
+/// If the weights are unreliable: a reader of the file could not know.
 pub fn write_resampled(fit: &Fit, verification: &Verification, seed: Seed, output: Output) -> Result<()> {
     let effective = verification.psis.effective_draws();
     if verification.judgement == Judgement::TooFar {
@@ -96,8 +96,7 @@ pub fn write_resampled(fit: &Fit, verification: &Verification, seed: Seed, outpu
     write_posterior(&fit, output)
 }
 
-/// As many places as there are weights, each as often as its weight says, to the nearest whole number (systematic
-/// resampling).
+/// Systematic resampling: as many positions as there are weights, each repeated about in proportion to its weight.
 fn resample(weights: &[f64], seed: Seed) -> Vec<usize> {
     let n = weights.len();
     let start = open_unit(&mut seed.stream(Purpose::Resample, 0));
@@ -109,7 +108,7 @@ fn resample(weights: &[f64], seed: Seed) -> Vec<usize> {
             picked.push(s);
         }
     }
-    // Rounding may leave the last place empty.
+    // Rounding can leave the last position without a value.
     picked.resize(n, n.saturating_sub(1));
     picked
 }

@@ -1,6 +1,6 @@
-//! The search for the paper's ε: the largest relative error of the log-likelihood over the ball, `|L − L̃|/|L|`.
+//! Searches for the paper's ε: the largest relative error of the log-likelihood over the ball, `|L − L̃|/|L|`.
 //!
-//! What a search finds is a lower bound of the true supremum. Each round is one pass at many parameters at once.
+//! The result is a lower bound of the true supremum. Each round is one pass that evaluates many parameters.
 
 use rand_distr::{Distribution, StandardNormal};
 
@@ -11,11 +11,11 @@ use crate::engine::Engine;
 use crate::model::likelihood::ValueSums;
 use crate::results::verify::log_likelihoods;
 
-/// Parameters in a pass.
+/// Number of parameters per pass.
 const AT_ONCE: usize = 256;
-/// Passes: the first looks everywhere, each other one around the best so far.
+/// Number of passes: the first searches the whole ball, the others search around the best parameters so far.
 const ROUNDS: usize = 5;
-/// How many of the best are looked around.
+/// Number of best parameters that later passes search around.
 const BEST: usize = 16;
 
 /// The worst parameter found.
@@ -27,14 +27,14 @@ pub struct Worst {
     pub theta: Vec<f64>,
     /// The ball's radius.
     pub radius: f64,
-    /// Parameters tried.
+    /// Number of parameters that were evaluated.
     pub tried: usize,
 }
 
-/// Searches the ball of a coreset's guarantee for the largest relative error, over an engine's rows.
+/// Searches the ball of a coreset's guarantee for the largest relative error on the rows of an engine.
 ///
 /// # Errors
-/// If the coreset has no ball: uniform ones have none.
+/// If the coreset has no ball, as uniform coresets do not.
 pub fn largest_relative_error(engine: &impl Engine, coreset: &Coreset, seed: Seed) -> Result<Worst> {
     let facts = coreset.provenance.sensitivity.as_ref().ok_or_else(|| {
         Error::setting("--epsilon-check", "needs a ball, and this coreset was built without one")

@@ -1,4 +1,4 @@
-//! A coreset for other tools: its weighted rows as JSON, and a ready model for Stan, PyMC or NumPyro.
+//! Exports a coreset to other tools: its weighted rows as JSON, with a complete model for Stan, PyMC or NumPyro.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::base::error::Result;
 use crate::coreset::Coreset;
 use crate::model::{Prior, Priors};
 
-/// The tools there are models for.
+/// The tools that a model can be written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
     /// Stan.
@@ -17,7 +17,7 @@ pub enum Tool {
     Numpyro,
 }
 
-/// The files, by name.
+/// The exported files: names and contents.
 pub fn export(coreset: &Coreset, priors: &Priors, tool: Tool) -> Result<Vec<(&'static str, String)>> {
     let names = coreset.encoding.distinct_names()?;
     let (model_name, model) = match tool {
@@ -27,13 +27,13 @@ pub fn export(coreset: &Coreset, priors: &Priors, tool: Tool) -> Result<Vec<(&'s
     };
     let mut data = data(coreset, &names)?;
     if let (Tool::Stan, Some(data)) = (tool, data.as_object_mut()) {
-        // Stan reads numbers alone; the names stand at the head of its model.
+        // Stan reads only numbers; the names are in a comment at the start of its model.
         data.retain(|key, _| !["coefficients", "label"].contains(&key.as_str()));
     }
     Ok(vec![("data.json", format!("{data}\n")), (model_name, model)])
 }
 
-/// The rows as the models want them: standardised, with labels 0 and 1 beside them.
+/// The data of the models: standardised rows, and labels 0 and 1.
 fn data(coreset: &Coreset, names: &[String]) -> Result<Value> {
     let points = coreset.points()?;
     let dim = names.len();
@@ -59,7 +59,7 @@ fn data(coreset: &Coreset, names: &[String]) -> Result<Value> {
     }))
 }
 
-/// What stands at the head of every model.
+/// The comment at the start of every model.
 fn heading(comment: &str, names: &[String], priors: &Priors) -> String {
     let mut lines = vec![
         "Bayesian logistic regression on a coreset: each row stands for `weight` rows of the full data.".to_string(),
@@ -75,7 +75,7 @@ fn heading(comment: &str, names: &[String], priors: &Priors) -> String {
     lines.iter().map(|line| format!("{comment} {line}\n")).collect()
 }
 
-/// A line for each run of equal priors: `line(first, last, prior)`, positions from 0.
+/// One line per run of equal priors, written by `line(first, last, prior)` with positions from 0.
 fn prior_lines(priors: &Priors, line: impl Fn(usize, usize, &Prior) -> Option<String>) -> String {
     let mut text = String::new();
     let mut first = 0;

@@ -1,7 +1,7 @@
-//! A posterior on disk: a Parquet table of draws on the user's own scale, its story in the metadata.
+//! Posterior files: a Parquet table of draws on the user's scale, with a description of the fit in the metadata.
 //!
-//! The columns are `chain`, `draw`, one for each coefficient, then `lp` and the sampler's statistics under ArviZ's
-//! names. Coefficients keep their names; a column of ours that has the name of a coefficient is called `stats.name`.
+//! The columns are `chain`, `draw`, one per coefficient, then `lp` and the sampler's statistics under ArviZ's names.
+//! Coefficients keep their names; another column with the name of a coefficient becomes `stats.name`.
 
 use std::io::Write;
 use std::path::Path;
@@ -28,7 +28,7 @@ use crate::results::fit::{Basis, Fit};
 
 pub(super) const POSTERIOR: &str = "posterior";
 
-/// The story of a posterior file.
+/// The metadata of a posterior file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Metadata {
     file: String,
@@ -38,12 +38,12 @@ struct Metadata {
     priors: Vec<NamedPrior>,
     prior_scale: String,
     encoding: Encoding,
-    /// From the model's scale to the user's, for readers that know no encoding: `β = θ / scale` for each coefficient, and
-    /// the intercept is `θ₀ − Σ β center`.
+    /// Converts the model's scale to the user's, for readers that do not use the encoding: `β = θ / scale` for each
+    /// coefficient, and the intercept is `θ₀ − Σ β center`.
     transform: Value,
     basis: Basis,
     findings: Vec<Finding>,
-    /// For readers of the file; worked out again from the draws when it is read.
+    /// For other readers of the file; recomputed from the draws when tithe reads it.
     summary: Value,
 }
 
@@ -53,7 +53,7 @@ struct NamedPrior {
     prior: crate::model::Prior,
 }
 
-/// What the scale that priors are on is called.
+/// The name of the scale that the priors refer to.
 pub fn prior_scale(encoding: &Encoding) -> &'static str {
     let standardised = encoding.features.iter().any(
         |feature| matches!(feature.coding, Coding::Number { center, scale } if (center, scale) != (0.0, 1.0)),
@@ -61,12 +61,12 @@ pub fn prior_scale(encoding: &Encoding) -> &'static str {
     if standardised { "standardised" } else { "own" }
 }
 
-/// A column of ours, out of the coefficients' way.
+/// The name of a column that is not a coefficient, made different from all coefficients.
 pub(super) fn own_name(name: &str, coefficients: &[String]) -> String {
     if coefficients.iter().any(|known| known == name) { format!("stats.{name}") } else { name.to_string() }
 }
 
-/// Writes a posterior. The same posterior gives the same bytes.
+/// Writes a posterior. The same posterior always gives the same bytes.
 pub fn write_posterior(fit: &Fit, mut output: Output) -> Result<()> {
     let written = write_to(fit, output.file_mut());
     written.map_err(|error| Error::io("write", output.path(), error))?;
@@ -197,12 +197,12 @@ fn read_batches(file: impl ChunkReader + 'static) -> parquet::errors::Result<Vec
     reader.map(|batch| batch.map_err(Into::into)).collect()
 }
 
-/// The table as it was read.
+/// The columns of a posterior file that was read.
 struct Columns {
     batches: Vec<RecordBatch>,
 }
 
-/// A column that is not there, or not whole.
+/// The error for a column that is absent or has missing values.
 type Lost<T> = std::result::Result<T, String>;
 
 impl Columns {

@@ -1,4 +1,4 @@
-//! The driver of a fit: weighted rows and priors to draws on the user's own scale, with what they are worth.
+//! Fits a model: from weighted rows and priors to posterior draws on the user's scale, with diagnostics.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -27,13 +27,13 @@ use crate::model::{Gaussian, LogDensity, Posterior, Prior, PriorChoice, Priors};
 /// How to fit.
 #[derive(Clone, Debug)]
 pub struct FitSettings {
-    /// How to draw.
+    /// Which sampler draws.
     pub sampler: Sampler,
     /// The priors, on the model's scale.
     pub priors: PriorChoice,
-    /// How much to draw.
+    /// How many chains and draws.
     pub draws: mcmc::Settings,
-    /// Number of threads; `None` is one a core.
+    /// Number of threads; `None` is one per core.
     pub threads: Option<usize>,
 }
 
@@ -48,24 +48,24 @@ impl Default for FitSettings {
     }
 }
 
-/// A posterior: draws on the user's own scale, and all that is needed to use and to judge them.
+/// A posterior: draws on the user's scale, with everything needed to use and to check them.
 #[derive(Clone, Debug)]
 pub struct Fit {
-    /// The draws, on the user's own scale.
+    /// The draws, on the user's scale.
     pub draws: Draws,
-    /// How rows become points; [`Encoding::from_user_scale`] takes a draw to the model's scale.
+    /// How rows become points; [`Encoding::from_user_scale`] converts a draw to the model's scale.
     pub encoding: Encoding,
     /// The priors, on the model's scale.
     pub priors: Priors,
-    /// How it was drawn.
+    /// The sampler that drew.
     pub sampler: Sampler,
-    /// How much was drawn.
+    /// How many chains and draws.
     pub settings: mcmc::Settings,
-    /// What was fitted.
+    /// The rows that were fitted.
     pub basis: Basis,
     /// A summary of each coefficient.
     pub summary: Vec<CoefficientSummary>,
-    /// What is wrong with the draws; empty if all is well.
+    /// Problems with the draws; empty if there are none.
     pub findings: Vec<Finding>,
 }
 
@@ -75,32 +75,32 @@ pub struct Fit {
 pub enum Basis {
     /// A coreset.
     Coreset {
-        /// Its rows.
+        /// Number of its rows.
         size: u64,
-        /// How it was made.
+        /// How it was built.
         provenance: Box<Provenance>,
     },
     /// All rows of the data.
     Data {
-        /// Rows in use.
+        /// Number of rows used.
         rows: u64,
-        /// Rows of the input.
+        /// Number of rows in the input.
         rows_read: u64,
-        /// Rows left out for a missing, infinite or inexact value.
+        /// Number of rows dropped because of a missing, infinite or inexact value.
         rows_dropped: u64,
-        /// The sum of the weights of the rows in use.
+        /// Sum of the weights of the rows used.
         mass: f64,
-        /// What tells the rows in use from others.
+        /// Fingerprint of the rows used.
         fingerprint: Fingerprint,
-        /// What was done with missing values.
+        /// How rows with missing values were treated.
         missing: Missing,
-        /// Things the user should know.
+        /// Warnings for the user.
         warnings: Vec<String>,
     },
 }
 
 impl Basis {
-    /// Rows of the full data that the posterior speaks of.
+    /// Number of rows in the full data that the posterior describes.
     pub fn rows(&self) -> u64 {
         match self {
             Basis::Coreset { provenance, .. } => provenance.rows,
@@ -108,7 +108,7 @@ impl Basis {
         }
     }
 
-    /// What tells these rows from others.
+    /// Fingerprint of these rows.
     pub fn fingerprint(&self) -> Fingerprint {
         match self {
             Basis::Coreset { provenance, .. } => provenance.fingerprint,
@@ -116,7 +116,7 @@ impl Basis {
         }
     }
 
-    /// What was done with missing values.
+    /// How rows with missing values were treated.
     pub fn missing(&self) -> Missing {
         match self {
             Basis::Coreset { provenance, .. } => provenance.missing,
@@ -133,8 +133,8 @@ pub fn fit_coreset(coreset: &Coreset, settings: &FitSettings, observer: &dyn Obs
     fit_points(&points, &coreset.encoding, basis, settings, observer)
 }
 
-/// Fits all rows of an engine's table. [`Sampler::Laplace`] reads them again for each step and holds none; the
-/// others hold them as points, in at most `memory` bytes.
+/// Fits all rows of an engine's table. [`Sampler::Laplace`] reads them again for each step; the other samplers keep them
+/// in memory as points, in at most `memory` bytes.
 pub fn fit_data(
     engine: &impl Engine,
     encoding: &EncodingSettings,
@@ -161,7 +161,7 @@ pub fn fit_data(
     fit_points(&points, &learnt.encoding, basis, settings, engine.observer())
 }
 
-/// Draws from the posterior of some points.
+/// Draws from the posterior of weighted points.
 fn fit_points(
     points: &Points,
     encoding: &Encoding,
@@ -177,14 +177,14 @@ fn fit_points(
     let (mut gradient, mut scratch) = (vec![0.0; points.dim()], Vec::new());
     let peak = posterior.value_and_gradient(approximation.mean(), &mut gradient, &mut scratch);
     let expansion = Expansion { gaussian: &approximation, peak };
-    // The `lp` of a draw is that of what it was drawn from.
+    // `lp` is the log-density of the distribution that was sampled.
     let density: &dyn LogDensity = if settings.sampler == Sampler::Laplace { &expansion } else { &posterior };
     let draws = pool.install(|| {
         mcmc::run(density, &names, &approximation, settings.sampler, &settings.draws, observer)
     })?;
     let separated = points.tiles().all(|tile| least_margin(&tile, approximation.mean()) > 0.0);
     let moved = match &basis {
-        // Without that other mode there is nothing to say.
+        // If the other mode cannot be found, there is no finding.
         Basis::Coreset { provenance, .. } => {
             prior_moves(points, provenance, &priors, &approximation, &names).unwrap_or_default()
         }
@@ -194,8 +194,8 @@ fn fit_points(
     Ok(finish(draws, encoding, priors, basis, settings, more))
 }
 
-/// Laplace's approximation for all rows, a pass for each Newton step. The `lp` of a draw is the log-posterior's
-/// second-order expansion about its mode: its exact value would cost a pass for every draw.
+/// Laplace's approximation for all rows, with one pass per Newton step. The `lp` of a draw is the second-order expansion
+/// of the log-posterior about its mode: the exact value would need a pass per draw.
 fn approximate(
     engine: &impl Engine,
     encoding: &Encoding,
@@ -213,7 +213,7 @@ fn approximate(
     Ok(finish(draws, encoding, priors, basis, settings, separated.then(separation).into_iter().collect()))
 }
 
-/// The normal approximation of the full data's posterior, on the model's scale: one pass for each Newton step.
+/// The normal approximation of the full data's posterior, on the model's scale: one pass per Newton step.
 pub fn laplace_of_data(engine: &impl Engine, encoding: &Encoding, priors: &Priors) -> Result<Gaussian> {
     full_data_laplace(engine, encoding, priors).map(|(gaussian, ..)| gaussian)
 }
@@ -237,11 +237,11 @@ fn separation() -> Finding {
     }
 }
 
-/// Standard deviations by which a prior may move the mode from where a coreset was weighed: near it the coreset is as good as all
-/// rows, and farther off nobody has looked.
+/// Distance in standard deviations by which a prior may move the mode away from the one that a coreset is calibrated for:
+/// the certificate says nothing about parameters farther away.
 const FAR: f64 = 2.0;
 
-/// What to say if these priors lead away from the mode that a coreset is calibrated for.
+/// A finding if these priors move the mode away from the one that the coreset is calibrated for.
 fn prior_moves(
     points: &Points,
     provenance: &Provenance,
@@ -268,7 +268,7 @@ fn prior_moves(
     }))
 }
 
-/// From draws on the model's scale to a posterior on the user's.
+/// Converts draws on the model's scale to a posterior on the user's scale.
 fn finish(
     mut draws: Draws,
     encoding: &Encoding,
@@ -323,7 +323,7 @@ fn all_points(engine: &impl Engine, learnt: &Learnt, memory: u64) -> Result<Poin
         .unwrap_or_else(|| Points::new(dim)))
 }
 
-/// Encodes all rows and keeps them.
+/// The pass that encodes all rows and collects them.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Gathering<'a> {
     encoding: Cow<'a, Encoding>,
@@ -353,7 +353,7 @@ impl Pass for Gathering<'_> {
     }
 }
 
-/// A log-density's second-order expansion about its mode.
+/// The second-order expansion of a log-density about its mode.
 struct Expansion<'a> {
     gaussian: &'a Gaussian,
     peak: f64,
@@ -373,13 +373,13 @@ impl LogDensity for Expansion<'_> {
     }
 }
 
-/// Gradients that NUTS takes for a draw of a usual posterior (three to seven, and a little more during warm-up).
+/// Gradient evaluations per draw of NUTS for a typical posterior (three to seven, and a few more during warm-up).
 const GRADIENTS_PER_DRAW: f64 = 7.0;
-/// A whole fit shorter than this is worth no coreset.
+/// Seconds; a coreset is not worth building if fitting all rows takes less.
 pub const SHORT_FIT: f64 = 10.0;
 
-/// Seconds that a usual fit (4 chains of 1,000 warm-up iterations and 1,000 draws) of `rows` rows like `points` would take
-/// on so many threads, from a quick measurement of the gradient on this machine.
+/// Estimates how many seconds a default fit (4 chains of 1,000 warm-up iterations and 1,000 draws) of `rows` rows like
+/// `points` takes with this many threads, from a short measurement of the gradient on this machine.
 pub fn whole_fit_seconds(points: &Points, rows: u64, threads: Option<usize>) -> Result<f64> {
     let threads = thread_pool(threads)?.current_num_threads().min(4) as f64;
     let theta = vec![0.1; points.dim()];
@@ -390,7 +390,7 @@ pub fn whole_fit_seconds(points: &Points, rows: u64, threads: Option<usize>) -> 
         start.elapsed().as_secs_f64()
     };
     sweep();
-    // The least of a few sweeps: others may be using the machine.
+    // The minimum of a few sweeps, because other programs may use the machine.
     let sweep = (0..5).map(|_| sweep()).fold(f64::INFINITY, f64::min);
     let settings = mcmc::Settings::default();
     let sweeps = (settings.chains * (settings.warmup + settings.draws)) as f64 * GRADIENTS_PER_DRAW / threads;

@@ -1,9 +1,9 @@
-//! The maximum mean discrepancy between two sets of draws: how far two distributions are apart, as a kernel sees it.
+//! The maximum mean discrepancy (MMD) between two sets of draws: a distance between distributions, defined by a kernel.
 //!
 //! For a polynomial kernel `(c + x·y)^p` the squared discrepancy is a sum over moments,
 //! `MMD² = Σ_j binom(p,j) c^{p−j} ‖E_a[x^{⊗j}] − E_b[x^{⊗j}]‖²`,
-//! so it costs the number of draws times the number of monomials, not the square of the number of draws.
-//! All figures are V-statistics (Gretton et al. 2012, the biased estimate): they are never negative.
+//! so the cost is the number of draws times the number of monomials, not the square of the number of draws.
+//! All values are V-statistics (Gretton et al. 2012, the biased estimate): they are never negative.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, Result};
 
-/// More monomials than this are not worth their memory: kernels are then summed over pairs.
+/// The largest number of monomials held in memory; beyond it, the kernel is summed over pairs of draws.
 const MOST_MONOMIALS: usize = 1 << 22;
 const MOST_DEGREE: u32 = 8;
 
@@ -21,22 +21,22 @@ const MOST_DEGREE: u32 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Kernel {
-    /// `(offset + x·y)^degree`: sees the moments up to the degree.
+    /// `(offset + x·y)^degree`: compares the moments up to the degree.
     Polynomial {
         /// The degree p.
         degree: u32,
-        /// The offset c; the larger, the more the lower moments count.
+        /// The offset c; a larger one gives lower moments more weight.
         offset: f64,
     },
-    /// `exp(−‖x − y‖² / (2 scale²))`: sees every difference.
+    /// `exp(−‖x − y‖² / (2 scale²))`: detects every difference between distributions.
     Gaussian {
-        /// The distance at which two draws are no longer alike.
+        /// Length scale: the kernel is small for draws farther apart than this.
         scale: f64,
     },
 }
 
 impl Default for Kernel {
-    /// The paper's experiments: degree 3, and its authors' offset.
+    /// The kernel of the paper's experiments: degree 3, and its authors' offset.
     fn default() -> Kernel {
         Kernel::Polynomial { degree: 3, offset: 0.2 }
     }
@@ -94,7 +94,7 @@ impl From<Kernel> for String {
 }
 
 impl Kernel {
-    /// Checks that the numbers make sense.
+    /// Checks the parameters.
     pub fn check(self) -> Result<Kernel> {
         match self {
             Kernel::Polynomial { degree, .. } if !(1..=MOST_DEGREE).contains(&degree) => Err(Error::setting(
@@ -125,8 +125,8 @@ impl Kernel {
     }
 }
 
-/// The squared discrepancy of two sets of draws, each a slice of draws of dimension `dim` one after the other; by moments
-/// where that is cheaper. Not a number if there are no draws.
+/// The squared discrepancy of two sets of draws, each a slice of consecutive draws of dimension `dim`; uses moments where
+/// that is cheaper. NaN if there are no draws.
 pub fn mmd_squared(a: &[f64], b: &[f64], dim: usize, kernel: Kernel) -> f64 {
     let (rows_a, rows_b) = (a.len() / dim.max(1), b.len() / dim.max(1));
     if let Kernel::Polynomial { degree, offset } = kernel
@@ -140,10 +140,10 @@ pub fn mmd_squared(a: &[f64], b: &[f64], dim: usize, kernel: Kernel) -> f64 {
     by_pairs(a, b, dim, kernel)
 }
 
-/// The same by the definition, a kernel for each pair of draws.
+/// The squared discrepancy by its definition: one kernel evaluation per pair of draws.
 pub fn by_pairs(a: &[f64], b: &[f64], dim: usize, kernel: Kernel) -> f64 {
     let mean = |x: &[f64], y: &[f64]| {
-        // Row by row, so that the sum's order does not depend on the threads.
+        // One sum per row: the order of summation does not depend on the threads.
         let sums: Vec<f64> = x
             .par_chunks_exact(dim.max(1))
             .map(|x| y.chunks_exact(dim.max(1)).map(|y| kernel.value(x, y)).sum())
@@ -153,7 +153,7 @@ pub fn by_pairs(a: &[f64], b: &[f64], dim: usize, kernel: Kernel) -> f64 {
     (mean(a, a) + mean(b, b) - 2.0 * mean(a, b)).max(0.0)
 }
 
-/// The same for a polynomial kernel, from the moments up to its degree.
+/// The squared discrepancy of a polynomial kernel, from the moments up to its degree.
 pub fn by_moments(a: &[f64], b: &[f64], dim: usize, degree: u32, offset: f64) -> f64 {
     let (a, b) = (Moments::of(a, dim, degree), Moments::of(b, dim, degree));
     let mut total = 0.0;
@@ -170,7 +170,7 @@ pub fn by_moments(a: &[f64], b: &[f64], dim: usize, degree: u32, offset: f64) ->
     total
 }
 
-/// How many monomials there are of degrees 1 to `degree`.
+/// Number of monomials of degrees 1 to `degree`.
 fn monomials(dim: usize, degree: u32) -> Option<usize> {
     let mut count = 1usize;
     for j in 1..=degree as usize {
@@ -179,7 +179,7 @@ fn monomials(dim: usize, degree: u32) -> Option<usize> {
     Some(count - 1)
 }
 
-/// Mean monomials: level j − 1 holds `E[x_{i₁}…x_{i_j}]` for `i₁ ≤ … ≤ i_j`, in lexicographic order.
+/// Means of monomials: level j − 1 contains `E[x_{i₁}…x_{i_j}]` for `i₁ ≤ … ≤ i_j`, in lexicographic order.
 struct Moments {
     levels: Vec<Vec<f64>>,
 }
@@ -190,7 +190,7 @@ impl Moments {
         let mut levels: Vec<Vec<f64>> = sizes.map(|size| vec![0.0; size]).collect();
         let rows = draws.len() / dim.max(1);
         for x in draws.chunks_exact(dim.max(1)) {
-            // Depth first: the monomials that follow a prefix stand together, in every level.
+            // Depth first: in every level, monomials with the same prefix are contiguous.
             let mut places = vec![0; levels.len()];
             add(&mut levels, &mut places, 0, 1.0, x);
         }
@@ -201,8 +201,8 @@ impl Moments {
     }
 }
 
-/// Adds the monomials that are `prefix` times one of `x`, and those that begin with these; `x` holds the coordinates
-/// from the prefix's last on.
+/// Adds the monomials that are `prefix` times a coordinate in `x`, and recursively those that begin with them; `x`
+/// contains the coordinates from the last one of the prefix on.
 fn add(levels: &mut [Vec<f64>], places: &mut [usize], level: usize, prefix: f64, x: &[f64]) {
     let place = places[level];
     places[level] += x.len();
@@ -216,9 +216,9 @@ fn add(levels: &mut [Vec<f64>], places: &mut [usize], level: usize, prefix: f64,
     }
 }
 
-/// In how many orders each monomial of a degree can be written: `j! / Π (powers!)`, in the order of the moments.
+/// Multiplicity of each monomial of a degree: `j! / Π (powers!)`, in the order of the moments.
 fn multiplicities(dim: usize, degree: u32) -> impl Iterator<Item = f64> {
-    /// A monomial's last coordinate, that coordinate's power, and its multiplicity.
+    /// The last coordinate of a monomial, the power of that coordinate, and the multiplicity of the monomial.
     #[derive(Clone, Copy)]
     struct Monomial {
         last: usize,

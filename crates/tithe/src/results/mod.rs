@@ -1,4 +1,4 @@
-//! What a user does with a model: fit it, check it, compare it, predict with it, hand it on.
+//! Everything done with a model: fit it, verify it, compare it, predict with it, save and export it.
 
 pub mod compare;
 mod corrected;

@@ -1,4 +1,4 @@
-//! Predictions: the probability of the positive class for new rows, with its uncertainty, as the rows stream by.
+//! Predicts the probability of the positive class for new rows, with its uncertainty, one unit of the input at a time.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -25,11 +25,11 @@ use crate::results::fit::Fit;
 /// How to predict.
 #[derive(Clone, Copy, Debug)]
 pub struct PredictSettings {
-    /// The probability that the interval holds.
+    /// The probability that the interval contains.
     pub interval: f64,
-    /// What to do with unseen levels.
+    /// How to treat levels that the model does not know.
     pub unseen: Unseen,
-    /// Number of threads; `None` is one a core.
+    /// Number of threads; `None` is one per core.
     pub threads: Option<usize>,
 }
 
@@ -39,37 +39,37 @@ impl Default for PredictSettings {
     }
 }
 
-/// What the draws say of one row's probability.
+/// The posterior distribution of one row's probability.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Prediction {
     /// Its mean: the predictive probability.
     pub mean: f64,
     /// Its standard deviation.
     pub sd: f64,
-    /// The lower end of its interval.
+    /// Lower end of its interval.
     pub lower: f64,
-    /// The upper end.
+    /// Upper end of its interval.
     pub upper: f64,
 }
 
 /// The columns that predictions add.
 const ADDED: [&str; 4] = ["probability", "probability_sd", "probability_lower", "probability_upper"];
 
-/// What was done.
+/// A summary of the predictions that were written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Predicted {
-    /// Rows written.
+    /// Number of rows written.
     pub rows: u64,
-    /// Values of levels that the model does not know, taken for the reference level.
+    /// Number of values with a level that the model does not know, treated as the reference level.
     pub unseen: u64,
     /// The names of the added columns: mean, sd, lower and upper end.
     pub added: Vec<String>,
-    /// The mean of all predictions; nothing where there are none.
+    /// The mean of all predictions; `None` if there are no rows.
     pub mean: Option<f64>,
 }
 
-/// Reads new rows, and writes them with the probability of the positive class added. Rows keep their order; no more than
-/// one unit of the input (a row group, a few megabytes of text) is held.
+/// Reads new rows and writes them with the probability of the positive class added. Rows keep their order; only one unit
+/// of the input (a row group, or a few megabytes of text) is in memory at a time.
 pub fn predict(
     fit: &Fit,
     inputs: Vec<Input>,
@@ -96,8 +96,8 @@ pub fn predict(
     Ok(Predicted { rows, unseen, added: plan.added, mean: (rows > 0).then(|| sum / rows as f64) })
 }
 
-/// The probability of the positive class for every row of data that need not be in files: `open` opens it, as often as
-/// it is asked.
+/// The probability of the positive class for every row of data that need not be in files: `open` opens it, and is called
+/// twice.
 pub fn probabilities(
     fit: &Fit,
     options: &OpenOptions,
@@ -122,7 +122,7 @@ pub fn probabilities(
     Ok(all)
 }
 
-/// Hands over all rows of a source, in order.
+/// Passes all rows of a source to `visit`, in order.
 fn read_all(
     source: &dyn Source,
     columns: &[usize],
@@ -144,14 +144,15 @@ fn read_all(
             observer.event(Event::RowsDone(segment.len as u64));
             Ok(())
         });
-        // A reader counts rows from where its unit began; what is found here is already counted from the file's start.
+        // Errors of the reader count rows from the start of the unit; errors found here already count from the start of
+        // the file.
         decoded.map_err(|error| if place.is_ours(&error) { error } else { error.moved_down(start) })?;
     }
     observer.event(Event::PassFinished);
     Ok(())
 }
 
-/// The features that must be read as text for the encoding to understand them.
+/// The features that must be read as text because the encoding has levels for them.
 fn text_features(encoding: &Encoding, fields: &[Field]) -> Result<Vec<String>> {
     let mut text = Vec::new();
     for feature in &encoding.features {
@@ -166,7 +167,7 @@ fn text_features(encoding: &Encoding, fields: &[Field]) -> Result<Vec<String>> {
     Ok(text)
 }
 
-/// Where in the input we are.
+/// The current position in the input.
 #[derive(Default)]
 struct Place {
     file: PathBuf,
@@ -191,7 +192,7 @@ impl Place {
         .into()
     }
 
-    /// True of errors made by [`Place::error`], all of which have a remedy that speaks of predictions.
+    /// True for errors made by [`Place::error`], which all have a remedy about predictions.
     fn is_ours(&self, error: &Error) -> bool {
         matches!(error.kind(), ErrorKind::Cell { help: Some(help), .. } if OUR_HELP.contains(&help.as_str()))
     }
@@ -203,14 +204,14 @@ const HELP_INEXACT: &str = "write to a .csv file, where it is copied as it is";
 const HELP_NUMBER: &str = "the model has numbers in this column: repair the value";
 const OUR_HELP: [&str; 4] = [HELP_UNSEEN, HELP_MISSING, HELP_INEXACT, HELP_NUMBER];
 
-/// Which columns are read, and what becomes of them.
+/// Which columns are read, and how they are written.
 struct Plan {
     source: Box<dyn Source>,
     /// Positions of the copied columns in the source.
     columns: Vec<usize>,
-    /// For each feature its place among the columns.
+    /// For each feature, its position among the copied columns.
     features: Vec<usize>,
-    /// The copied columns, with the types that they are written in.
+    /// The copied columns, with the types that they are written as.
     copied: Vec<Field>,
     added: Vec<String>,
     schema: SchemaRef,
@@ -282,8 +283,8 @@ impl Plan {
     }
 }
 
-/// The features of a segment as a block, all labelled positive, so that its points are the rows themselves. Counts the values
-/// that were taken for a reference level.
+/// The features of a segment as a block. All labels are positive, so that its points `z = y·x` are the rows `x`. Adds the
+/// number of values that are treated as a reference level to `replaced`.
 fn block(
     encoding: &Encoding,
     features: &[usize],
@@ -309,7 +310,7 @@ fn block(
     Ok(Block::new(0, 0, Segment { columns, len: segment.len }))
 }
 
-/// The type that a copied column is written in: the user's own, or text in a file of text.
+/// The type that a copied column is written as: its own, or text in a text file.
 fn written_type(field: &Field, format: RowFormat, is_feature: bool) -> DataType {
     match (&field.kind, &field.data_type) {
         (Kind::Text, _) | (_, DataType::Null) => DataType::Utf8,
@@ -321,7 +322,7 @@ fn written_type(field: &Field, format: RowFormat, is_feature: bool) -> DataType 
     }
 }
 
-/// A feature's column, if every row of it can be predicted from.
+/// The column of a feature; an error if a prediction cannot be made from one of its values.
 fn usable(
     name: &str,
     coding: &Coding,
@@ -371,7 +372,7 @@ fn usable(
     }
 }
 
-/// A column as it is written.
+/// Converts a column to the type that it is written as.
 fn copy(field: &Field, column: &Column, place: &Place) -> Result<ArrayRef> {
     let array: ArrayRef = match column {
         Column::Number(values) => {
@@ -407,7 +408,7 @@ fn copy(field: &Field, column: &Column, place: &Place) -> Result<ArrayRef> {
     }
 }
 
-/// The draws on the model's scale.
+/// The posterior draws on the model's scale.
 struct ModelDraws {
     theta: Vec<f64>,
     dim: usize,
@@ -436,7 +437,7 @@ impl ModelDraws {
 
     fn predict_tile(&self, tile: &Tile<'_>, values: &mut Vec<f64>, into: &mut [Prediction]) {
         let count = self.theta.len() / self.dim.max(1);
-        // Row by row: the probabilities under every draw.
+        // For each row, the probabilities under every draw.
         values.resize(count * TILE, 0.0);
         vectorized(
             #[inline(always)]
@@ -476,7 +477,7 @@ fn summarise(values: &mut [f64], tail: f64) -> Prediction {
     }
 }
 
-/// The quantile between the two nearest values (type 7), without sorting all of them.
+/// The quantile, interpolated between the two nearest values (type 7), without sorting all values.
 fn quantile(values: &mut [f64], p: f64) -> f64 {
     let position = (values.len() - 1) as f64 * p;
     let below = position as usize;

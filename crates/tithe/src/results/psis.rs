@@ -1,18 +1,18 @@
-//! Pareto-smoothed importance weights (Vehtari et al. 2024), by ArviZ's conventions.
+//! Pareto-smoothed importance weights (Vehtari et al. 2024), with ArviZ's conventions.
 
-/// Smoothed importance weights and how far they can be trusted.
+/// Smoothed importance weights and a measure of their reliability.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Psis {
     /// Logarithms of the smoothed weights; the weights sum to 1.
     pub log_weights: Vec<f64>,
-    /// Shape `k̂` of the generalised Pareto distribution fitted to the largest weights: below 0.7 estimates can be
-    /// trusted; infinite if there was too little of a tail to fit.
+    /// Shape `k̂` of the generalised Pareto distribution fitted to the largest weights: below 0.7 estimates are reliable;
+    /// infinite if the tail is too short to fit.
     pub k_hat: f64,
 }
 
 impl Psis {
-    /// Smooths the weights whose logarithms, up to a constant, are `log_ratios`. Nothing if there are none, or if
-    /// one is not a number or is `+∞`.
+    /// Smooths the weights whose logarithms, up to a constant, are `log_ratios`. `None` if there are none, or if one is NaN
+    /// or `+∞`.
     pub fn of(log_ratios: &[f64]) -> Option<Psis> {
         let largest = log_ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         if !largest.is_finite() || log_ratios.iter().any(|x| x.is_nan()) {
@@ -33,7 +33,7 @@ impl Psis {
                 k_hat = pareto.shape;
                 for (rank, &i) in in_tail.iter().enumerate() {
                     let p = (rank as f64 + 0.5) / in_tail.len() as f64;
-                    // No weight beyond the largest raw one.
+                    // No smoothed weight exceeds the largest raw weight.
                     x[i] = (pareto.quantile(p) + cutoff.exp()).ln().min(0.0);
                 }
             }
@@ -42,13 +42,13 @@ impl Psis {
         Some(Psis { log_weights: x.into_iter().map(|x| x - log_total).collect(), k_hat })
     }
 
-    /// The number of independent draws worth as much as the weighted ones, `1/Σw²`.
+    /// Effective number of draws, `1/Σw²`.
     pub fn effective_draws(&self) -> f64 {
         1.0 / self.log_weights.iter().map(|x| (2.0 * x).exp()).sum::<f64>()
     }
 }
 
-/// `ln Σ e^x`, safely.
+/// `ln Σ e^x` without overflow.
 fn log_sum_exp(x: &[f64]) -> f64 {
     let largest = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     largest + x.iter().map(|x| (x - largest).exp()).sum::<f64>().ln()

@@ -1,4 +1,4 @@
-//! Draws as CmdStan writes them: one CSV file a chain, for ArviZ, R's posterior and CmdStan's own tools.
+//! Writes draws as CmdStan does: one CSV file per chain, for ArviZ, R's posterior package and CmdStan's tools.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::mcmc::Sampler;
 use crate::mcmc::draws::Stats;
 use crate::results::fit::Fit;
 
-/// Writes one file a chain; all of them appear together, at the end.
+/// Writes one file per chain; the files appear only after all of them are complete.
 pub fn write_stan_csv(fit: &Fit, mut outputs: Vec<Output>) -> Result<()> {
     use std::io::Write as _;
     for (chain, output) in outputs.iter_mut().enumerate() {
@@ -19,7 +19,7 @@ pub fn write_stan_csv(fit: &Fit, mut outputs: Vec<Output>) -> Result<()> {
     outputs.into_iter().try_for_each(Output::commit)
 }
 
-/// A name that Stan allows: letters, digits and underscores, a letter first, none twice and none of Stan's own.
+/// Makes names valid for Stan: letters, digits and underscores, beginning with a letter, unique and not reserved.
 fn stan_names(names: &[String]) -> Vec<String> {
     let mut legal: Vec<String> = Vec::new();
     for name in names {
@@ -51,7 +51,7 @@ fn chain_text(fit: &Fit, chain: usize) -> String {
         Sampler::Laplace => "#   algorithm = laplace\n",
     };
     let mut text = String::new();
-    // What CmdStan's readers look for: the settings, as `name = value` in comments.
+    // CmdStan's readers expect the settings as `name = value` in comments.
     let _ = write!(
         text,
         "# stan_version_major = 2\n# stan_version_minor = 36\n# stan_version_patch = 0\n# model = tithe\n# method = sample (Default)\n#   sample\n#     num_samples = {}\n#     num_warmup = {}\n#     save_warmup = false (Default)\n#     thin = 1 (Default)\n{engine}# id = {}\n# random\n#   seed = {}\n",

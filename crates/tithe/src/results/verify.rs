@@ -1,8 +1,8 @@
-//! Verification: one pass over the full data tells how far a posterior's draws are from the full data's posterior, and
-//! weighs them so that they are draws from it.
+//! Verifies a posterior with one pass over the full data: measures how far its draws are from the full data's posterior,
+//! and computes importance weights that correct them.
 //!
-//! For draws `θ_s` the log-ratio of the full data's posterior to what they were drawn from is `L(θ_s) + ln p(θ_s) − lp_s`.
-//! Half its variance estimates the KL; Pareto-smoothed, it gives importance weights with a measure of their worth.
+//! For draws `θ_s` the log-ratio of the full data's posterior to the sampled density is `L(θ_s) + ln p(θ_s) − lp_s`.
+//! Half its variance estimates the KL; Pareto smoothing turns it into importance weights with a measure of reliability.
 
 use std::borrow::Cow;
 
@@ -19,15 +19,15 @@ use crate::model::likelihood::ValueSums;
 use crate::results::fit::Fit;
 use crate::results::psis::Psis;
 
-/// Below this `k̂` importance weights can be trusted (Vehtari et al. 2024).
+/// Below this `k̂` importance weights are reliable (Vehtari et al. 2024).
 const TRUSTED: f64 = 0.7;
 
 /// How to verify.
 #[derive(Clone, Copy, Debug)]
 pub struct VerifySettings {
-    /// How many of the draws, evenly spaced.
+    /// Number of draws that are evaluated, evenly spaced.
     pub draws: usize,
-    /// Go on with data that is not what was recorded.
+    /// Continue if the data is not the data that was recorded.
     pub force: bool,
 }
 
@@ -37,21 +37,21 @@ impl Default for VerifySettings {
     }
 }
 
-/// In a word, what the draws are worth.
+/// The verdict on the draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Judgement {
-    /// The KL is below 0.01.
+    /// The KL is at most 0.01.
     Indistinguishable,
-    /// The KL is below 0.5 and the weights can be trusted.
+    /// The KL is at most 0.5 and the weights are reliable.
     Good,
-    /// The draws are off, but the weights put them right.
+    /// The draws are inaccurate, but the weights correct them.
     Correctable,
-    /// The draws are off, and too few of them lie where they should for the weights to put them right.
+    /// The draws are inaccurate, and too few of them are where the full posterior is for the weights to correct them.
     TooFar,
 }
 
-/// A coefficient on the user's own scale.
+/// Summary of a coefficient on the user's scale.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Mean.
@@ -64,33 +64,33 @@ pub struct Figures {
     pub q95: f64,
 }
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Clone, Debug)]
 pub struct Verification {
-    /// The draws looked at, as positions among all draws of all chains.
+    /// The draws that were evaluated, as positions among all draws of all chains.
     pub chosen: Vec<usize>,
-    /// The log-ratio of the full data's posterior to what was drawn from, at each of them, up to a constant.
+    /// The log-ratio of the full data's posterior to the sampled density at each of them, up to a constant.
     pub log_ratios: Vec<f64>,
     /// The full data's log-posterior at each of them, unnormalised.
     pub log_posterior: Vec<f64>,
-    /// KL from the posterior drawn from to the full data's, in nats: half the variance of the log-ratios.
+    /// KL from the sampled posterior to the full data's, in nats: half the variance of the log-ratios.
     pub kl: f64,
     /// The importance weights and `k̂`.
     pub psis: Psis,
-    /// The coefficients as drawn, from the draws looked at.
+    /// The coefficients by the evaluated draws, without weights.
     pub drawn: Vec<Figures>,
-    /// The coefficients under the full data.
+    /// The coefficients by the weighted draws: the full data's posterior.
     pub corrected: Vec<Figures>,
-    /// In a word.
+    /// The verdict.
     pub judgement: Judgement,
-    /// The data.
+    /// Number of rows and fingerprint of the data.
     pub identity: Identity,
-    /// Whether it is what was recorded.
+    /// Whether the data is the data that was recorded.
     pub same_data: bool,
 }
 
 impl Verification {
-    /// Independent draws that one weighted draw is worth.
+    /// Effective draws per draw.
     pub fn efficiency(&self) -> f64 {
         self.psis.effective_draws() / self.chosen.len() as f64
     }
@@ -101,10 +101,10 @@ impl Verification {
     }
 }
 
-/// Verifies a posterior against an engine's rows, opened as the posterior's encoding says.
+/// Verifies a posterior against the rows of an engine whose table was opened with the posterior's encoding.
 ///
 /// # Errors
-/// If the rows are not those that the posterior speaks of (unless forced), or their likelihood is not finite.
+/// If the rows are not the recorded ones (unless forced), or their likelihood is not finite.
 pub fn verify(engine: &impl Engine, fit: &Fit, settings: &VerifySettings) -> Result<Verification> {
     let count = fit.draws.len();
     if settings.draws < 10 {
@@ -178,7 +178,7 @@ fn variance(values: &[f64]) -> f64 {
     values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0)
 }
 
-/// Figures of weighted values; the weights sum to 1.
+/// Summary of weighted values; the weights sum to 1.
 fn weighted_figures(values: impl Iterator<Item = (f64, f64)>) -> Figures {
     let mut values: Vec<(f64, f64)> = values.collect();
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -189,7 +189,7 @@ fn weighted_figures(values: impl Iterator<Item = (f64, f64)>) -> Figures {
     Figures { mean, sd, q05: weighted_quantile(&values, 0.05), q95: weighted_quantile(&values, 0.95) }
 }
 
-/// The quantile of ascending weighted values, between the two nearest by the middles of their shares.
+/// The quantile of ascending weighted values, interpolated between the midpoints of the two nearest values' shares.
 fn weighted_quantile(sorted: &[(f64, f64)], p: f64) -> f64 {
     let mut below = 0.0;
     let mut last: Option<(f64, f64)> = None;
@@ -209,7 +209,7 @@ fn weighted_quantile(sorted: &[(f64, f64)], p: f64) -> f64 {
     last.map_or(f64::NAN, |(x, _)| x)
 }
 
-/// The log-likelihood of all rows at each of some parameters, and what the rows are: one pass.
+/// The log-likelihood of all rows at each given parameter, and the identity of the rows: one pass.
 pub fn log_likelihoods(
     engine: &impl Engine,
     encoding: &Encoding,
@@ -222,7 +222,7 @@ pub fn log_likelihoods(
     ))
 }
 
-/// The pass: the log-likelihood at many parameters, a matrix product for each tile.
+/// The pass that computes the log-likelihood at many parameters, with one matrix product per tile.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Evaluating<'a> {
     encoding: Cow<'a, Encoding>,
