@@ -1,9 +1,9 @@
-//! Labels are looked at before rows are taken in: as long as the encoding is not known, nothing else says that there are two.
+//! Checks that labels have only two values before rows are added to a stream, as long as its encoding is not known.
 
 use crate::base::error::{ErrorKind, Result};
 use crate::data::block::{Block, Column, MISSING_CODE, row_name};
 
-/// The values that a label had so far.
+/// The values of the label so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Classes {
     numbers: Vec<f64>,
@@ -11,7 +11,7 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// Takes note of the labels of a block, in the column `label`, whose name is `name`.
+    /// Adds the labels of a block, in column `label` with the name `name`.
     ///
     /// # Errors
     /// At the first row with a third value.
@@ -32,7 +32,7 @@ impl Classes {
         }
     }
 
-    /// The first row with a value beyond two.
+    /// The first row with a third value.
     fn third(&mut self, column: &Column) -> Option<usize> {
         match column {
             Column::Number(values) => values.iter().position(|value| {

@@ -1,4 +1,4 @@
-//! Reads a source once, on several threads, and hands its rows over in order, as they come.
+//! Reads a source once on several threads, and passes its rows on in order as they arrive.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,18 +13,18 @@ use crate::base::progress::{Event, Observer};
 use crate::data::block::Segment;
 use crate::data::source::{Scan, Unit};
 
-/// How long to wait for rows before something else is seen to.
+/// How long to wait for rows before reporting that there are none.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How long threads that are to stop are waited for.
+/// How long to wait for threads to stop.
 const FAREWELL: Duration = Duration::from_millis(400);
 
-/// What comes from a source.
+/// An event of reading a source.
 pub enum Fed {
     /// Some rows.
     Rows(Segment),
-    /// A row that could not be read and was left out.
+    /// A row that could not be read and was skipped.
     Bad(Error),
-    /// Nothing for a while.
+    /// No rows have arrived for a while.
     Nothing,
 }
 
@@ -33,7 +33,7 @@ pub enum Fed {
 pub enum End {
     /// There are no more rows.
     Complete,
-    /// The observer wanted it to stop.
+    /// The observer cancelled it.
     Stopped,
 }
 
@@ -45,10 +45,10 @@ struct Decoded {
     failure: Option<Error>,
 }
 
-/// Reads all units of a scan and hands what they hold to `sink`, in order; at least every tenth of a second.
+/// Reads all units of a scan and passes their rows to `sink`, in order; calls it at least every tenth of a second.
 ///
-/// Threads that wait for bytes which do not come cannot be woken; when the reading stops early, those that still wait after
-/// a moment are left behind.
+/// A thread that waits for bytes cannot be interrupted. If reading stops early, threads that are still waiting after a
+/// moment are abandoned.
 pub fn feed(
     scan: Box<dyn Scan>,
     threads: usize,
@@ -63,7 +63,7 @@ pub fn feed(
     stopped.map(|()| end)
 }
 
-/// The threads that decode, and what comes from them.
+/// The decoding threads and the channel of their results.
 struct Readers {
     threads: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
@@ -101,21 +101,21 @@ impl Readers {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => sink(Fed::Nothing)?,
-                // A source that was told to stop ends, too.
+                // A source that was stopped ends as well.
                 Err(RecvTimeoutError::Disconnected) if observer.cancelled() => return Ok(End::Stopped),
                 Err(RecvTimeoutError::Disconnected) => return Ok(End::Complete),
             }
         }
     }
 
-    /// Lets every thread end after the unit at hand, and waits for it as long as that is no burden.
+    /// Makes every thread end after its current unit, and waits for them for a limited time.
     ///
-    /// A source may belong to somebody else, such as a Python generator: it must not be asked again after the caller
-    /// has been told that the reading is over.
+    /// A source may be owned by other code, such as a Python generator: it must not be called again after reading has
+    /// ended for the caller.
     fn stop(self) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         let until = Instant::now() + FAREWELL;
-        // Taking what they have still to say, so that none waits to say it.
+        // Empties the channel, so that no thread blocks on sending.
         loop {
             match self.receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(_) => {}
@@ -123,7 +123,7 @@ impl Readers {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        // A thread that panicked has left rows unread.
+        // A thread that panicked has not read all its rows.
         match self.threads.into_iter().all(|thread| thread.join().is_ok()) {
             true => Ok(()),
             false => Err(broken(Path::new("the data"))),
@@ -131,7 +131,7 @@ impl Readers {
     }
 }
 
-/// Rows ahead in the file at hand, for messages.
+/// The number of earlier rows in the current file, for messages.
 #[derive(Default)]
 struct Order {
     file: PathBuf,
@@ -164,7 +164,7 @@ impl Order {
 
 type Shared = Mutex<(u64, Option<Box<dyn Scan>>)>;
 
-/// What each thread does: takes the next unit, decodes it, hands it over; until there are no more, or it is to stop.
+/// The work of each thread: takes the next unit, decodes it and sends it, until there are no more or it is stopped.
 fn work(scan: &Shared, stop: &AtomicBool, sender: &SyncSender<(u64, Decoded)>, lenient: bool) {
     loop {
         let (ticket, unit) = {
@@ -201,7 +201,7 @@ fn decode(unit: Box<dyn Unit>, lenient: bool) -> Decoded {
         segments.push(segment);
         Ok(())
     };
-    // A panic here would leave a gap in the order that nobody could tell from the end.
+    // A panic here would leave a gap in the order that looks like the end.
     let decoded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match lenient {
         true => unit.decode_leniently(&mut emit, &mut |error| bad.push(error)),
         false => unit.decode(&mut emit),
@@ -223,7 +223,7 @@ mod tests {
     use crate::base::error::ErrorKind;
     use crate::base::progress::Silent;
 
-    /// A source without an end, which knows who else holds on to it.
+    /// A source without an end that counts its references.
     struct Endless {
         _held: Arc<()>,
     }
@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    /// Wants to stop after so many looks.
+    /// Cancels after this many checks.
     struct Impatient(Mutex<u32>);
 
     impl Observer for Impatient {

@@ -1,4 +1,5 @@
-//! Streams: coresets of data that comes block by block, without end, and can stop, be killed and go on.
+//! Streams: coresets of data that arrives block by block without end. A stream saves its state and resumes after a stop or
+//! a crash.
 
 mod check;
 pub mod feed;
@@ -32,26 +33,26 @@ pub use packed::Packed;
 use state::{Content, Directory, FieldRecord, Layout, Manifest, Named, PartRecord, refused};
 use tree::{ReferencePoint, Rows, Tree, TreeSettings};
 
-/// What messages call a stream without a state on disk.
+/// The name in messages of a stream without a state on disk.
 const MEMORY: &str = "memory";
-/// A mean is reported to have drifted when it is this many standard deviations of the first block away.
+/// Drift of a mean is reported beyond this many standard deviations of the first block.
 const DRIFT: f64 = 5.0;
-/// Rows that come a few at a time are put together when there are so many pieces of them.
+/// Rows that arrive in small pieces are concatenated when there are this many pieces.
 const MANY: usize = 256;
-/// Rows that wait for their block are saved so often, and whole blocks so often that it costs a twentieth of the time.
+/// How often rows of an incomplete block are saved; complete blocks are saved so often that it takes 1/20 of the time.
 const PENDING_SAVES: Duration = Duration::from_secs(1);
 const SHARE_OF_SAVING: u32 = 20;
 
-/// What a stream is made of: recorded with its state, and the same when it goes on.
+/// The settings of a stream. They are saved with its state and must be the same when it resumes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamSettings {
-    /// What coreset to keep, and how its columns enter the model.
+    /// How coresets are built, and how columns are encoded.
     pub build: BuildSettings,
-    /// What to do with unusable rows.
+    /// How to treat rows with unusable values.
     pub missing: Missing,
-    /// Rows in a block.
+    /// Rows per block.
     pub block: usize,
-    /// Rows from which the encoding is learnt, where it is not known.
+    /// Number of rows from which the encoding is learnt, if it is not known.
     pub warmup_rows: usize,
 }
 
@@ -79,9 +80,9 @@ impl StreamSettings {
     }
 }
 
-/// A stream, and its state on disk if it has one. There is one writer of a state.
+/// A stream, with its state on disk if it has one. A state has one writer.
 ///
-/// A clone shares what it holds with the original, and the right to write; the two must not both save.
+/// A clone shares its data and the right to write with the original; only one of the two may save.
 #[derive(Clone)]
 pub struct Stream {
     settings: StreamSettings,
@@ -90,24 +91,24 @@ pub struct Stream {
     saves: Saves,
     manifest: Manifest,
     tree: Tree,
-    /// Rows that do not fill a block yet.
+    /// Rows of the incomplete block.
     pending: Vec<Segment>,
     pending_rows: usize,
-    /// True if a block failed: nothing more is saved, for it would fail again.
+    /// True if a block failed: nothing more is saved, because the block would fail again.
     is_broken: bool,
-    /// The columns, once a source has come in this process.
+    /// The columns, once this process has had a source.
     table: Option<Arc<Table>>,
-    /// The label's values, as long as no encoding says them.
+    /// The values of the label, as long as the encoding is not known.
     classes: Classes,
-    /// Rows that are fed again and counted already.
+    /// Rows that are fed again and are already counted.
     replayed: Option<Replayed>,
-    /// What was in when it was saved last.
+    /// The contents at the last save.
     saved: Progress,
     last_save: Instant,
     cost_of_save: Duration,
 }
 
-/// Where a stream is kept, for as long as somebody may write there.
+/// The directory of a stream's state, with the lock of its writer.
 struct Home {
     directory: Directory,
     _lock: File,
@@ -116,10 +117,10 @@ struct Home {
 /// When a stream is saved.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Saves {
-    /// As rows come in, and when told.
-    AsItGoes,
-    /// Only when told.
-    WhenTold,
+    /// While rows are added, and when `save` is called.
+    Automatic,
+    /// Only when `save` is called.
+    Manual,
 }
 
 /// Rows fed again.
@@ -129,28 +130,29 @@ struct Replayed {
     fingerprint: Fingerprint,
 }
 
-/// How far a stream is.
+/// The progress of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Progress {
-    /// Rows of the input that are in.
+    /// Number of rows added.
     pub rows: u64,
-    /// Whole blocks of them.
+    /// Number of complete blocks.
     pub blocks: u64,
-    /// Rows that wait for their block to fill.
+    /// Number of rows in the incomplete block.
     pub pending: u64,
-    /// Rows that are in and not in use, for a missing, infinite or inexact value.
+    /// Number of added rows that are not used, because of a missing, infinite or inexact value.
     pub rows_dropped: u64,
-    /// Rows that could not be read and were left out.
+    /// Number of rows that could not be read and were skipped.
     pub bad_rows: u64,
-    /// Coresets held.
+    /// Number of coresets in the tree.
     pub coresets: usize,
 }
 
 impl Stream {
-    /// Begins a stream in a directory, or goes on with the one that is there.
+    /// Starts a stream in a directory, or resumes the one that is there.
     ///
     /// # Errors
-    /// If another process writes there, the settings are not those it was begun with, or a file of the state is damaged.
+    /// If another process writes there, the settings differ from those of the existing stream, or a file of its state is
+    /// damaged.
     pub fn open(path: &Path, settings: &StreamSettings, threads: Option<usize>) -> Result<Stream> {
         settings.check()?;
         let mut settings = settings.clone();
@@ -163,7 +165,7 @@ impl Stream {
                     let what = format!("was made with other settings: {}", different.join("; "));
                     return Err(directory.refused(&what, "give the same settings, or another --state"));
                 }
-                // Levels that are new may be allowed at any time; from then on there may be rows that have them.
+                // New levels may be allowed at any time; from then on there may be rows that have them.
                 if manifest.settings["build"]["encoding"]["unseen"] == json!(Unseen::Reference) {
                     settings.build.encoding.unseen = Unseen::Reference;
                 }
@@ -177,7 +179,7 @@ impl Stream {
         Stream::with_content(&settings, threads, Some(Arc::new(home)), manifest, content)
     }
 
-    /// Begins a stream that is held in memory alone: there is nothing to save.
+    /// Starts a stream that exists only in memory and is never saved.
     pub fn in_memory(settings: &StreamSettings, threads: Option<usize>) -> Result<Stream> {
         settings.check()?;
         let content = Content { levels: Vec::new(), pending: None, remainder: None };
@@ -197,7 +199,7 @@ impl Stream {
             settings: settings.clone(),
             threads,
             home,
-            saves: Saves::AsItGoes,
+            saves: Saves::Automatic,
             tree,
             pending_rows: content.pending.as_ref().map_or(0, |rows| rows.len),
             is_broken: false,
@@ -214,29 +216,29 @@ impl Stream {
         stream.saved = stream.progress();
         if let Some(layout) = &stream.manifest.layout {
             for rows in &stream.pending {
-                // A third class among them shows when the next rows come.
+                // A third class among them is detected when the next rows are added.
                 let _ = stream.classes.add(&usable(rows, 0, settings.missing), layout.features, "");
             }
         }
         Ok(stream)
     }
 
-    /// Leaves it to the caller when to save: rows that come in are then not on disk before.
+    /// Saves only when the caller calls `save`: until then, added rows are not on disk.
     pub fn save_only_when_told(&mut self) {
-        self.saves = Saves::WhenTold;
+        self.saves = Saves::Manual;
     }
 
-    /// What it is made of.
+    /// The settings.
     pub fn settings(&self) -> &StreamSettings {
         &self.settings
     }
 
-    /// How far it was when it was saved last.
+    /// The progress at the last save.
     pub fn saved(&self) -> Progress {
         self.saved
     }
 
-    /// How far it is.
+    /// The current progress.
     pub fn progress(&self) -> Progress {
         Progress {
             rows: self.manifest.rows,
@@ -248,24 +250,24 @@ impl Stream {
         }
     }
 
-    /// The columns that rows must have, once they are known: features, label, and weight if there is one.
+    /// The columns that rows must have, once they are known: features, label, and the weight if there is one.
     pub fn fields(&self) -> Option<Vec<Field>> {
         let layout = self.manifest.layout.as_ref()?;
         Some(layout.fields.iter().map(FieldRecord::field).collect())
     }
 
-    /// Which columns serve for what, once that is known.
+    /// The roles of the columns, once they are known.
     pub fn roles(&self) -> Option<Roles> {
         self.manifest.layout.as_ref().map(roles)
     }
 
-    /// The rows to come are those from the source's first on: rows already counted are skipped, and must be the same.
+    /// The next source starts with its first row: rows that are already counted are skipped, and must be the same.
     pub fn replay(&mut self) {
         self.replayed = Some(Replayed { left: self.manifest.rows, fingerprint: Fingerprint::default() });
         self.manifest.bad_rows = 0;
     }
 
-    /// Takes a source's columns: gives back the positions of those to read. The first source decides what they are.
+    /// Checks the columns of a source and returns the positions of those to read. The first source defines them.
     pub fn take_columns(&mut self, source: &dyn Source, wanted: &Roles) -> Result<Vec<usize>> {
         let all = source.fields();
         if let Some(known) = self.roles() {
@@ -280,7 +282,7 @@ impl Stream {
             },
             None => wanted.clone(),
         });
-        // The table checks the roles; it only looks at the fields.
+        // The table checks the roles; it uses only the fields.
         let empty = Segment { columns: Vec::new(), len: 0 };
         let columns = Columns::of_rows(all.to_vec(), empty, 0, source.is_sparse());
         let table = Table::new(Box::new(columns), &roles)?;
@@ -310,7 +312,7 @@ impl Stream {
         Ok(positions)
     }
 
-    /// Refuses columns that are not those of before. Who wishes for nothing gets those.
+    /// Returns an error if the requested columns differ from those of the stream. No request means the stream's columns.
     fn check_wishes(&self, known: &Roles, wanted: &Roles) -> Result<()> {
         let named = |weight: &Option<String>| {
             weight.as_ref().map_or("no weight".into(), |name| format!("the weight '{name}'"))
@@ -333,11 +335,11 @@ impl Stream {
         Err(self.refused(&what, help))
     }
 
-    /// Begins a part of a watched directory: gives back how many of its rows are in already.
+    /// Starts a part file of a watched directory, and returns how many of its rows were already added.
     pub fn begin_part(&mut self, name: &str) -> u64 {
         match self.manifest.parts.iter().position(|part| part.name == name) {
             Some(at) => {
-                // The last is the one whose rows are counted; there can be only one that is not complete.
+                // Only the last part can be incomplete, so only its rows are counted.
                 let part = self.manifest.parts.remove(at);
                 self.manifest.parts.push(part.clone());
                 part.rows
@@ -349,21 +351,21 @@ impl Stream {
         }
     }
 
-    /// The parts that are in, in full but perhaps for the last.
+    /// The parts that were added; only the last one may be incomplete.
     pub fn parts(&self) -> impl Iterator<Item = &str> {
         self.manifest.parts.iter().map(|part| part.name.as_str())
     }
 
-    /// Counts a row that could not be read and is left out.
+    /// Counts a row that could not be read and is skipped.
     pub fn skip_bad_row(&mut self) -> u64 {
         self.manifest.bad_rows += 1;
         self.manifest.bad_rows
     }
 
-    /// Takes in rows of the columns that [`Stream::take_columns`] named, in the order of the input.
+    /// Adds rows with the columns that [`Stream::take_columns`] returned, in the order of the input.
     ///
     /// # Errors
-    /// If rows cannot be used, or rows fed again are not those that were counted. What is on disk stays good.
+    /// If rows cannot be used, or rows fed again differ from those that were counted. The state on disk stays valid.
     pub fn push(&mut self, mut rows: Segment, observer: &dyn Observer) -> Result<()> {
         self.check_whole()?;
         if let Some(replayed) = &mut self.replayed {
@@ -398,11 +400,11 @@ impl Stream {
         }
         while self.pending_rows >= self.enough() {
             if let Err(error) = self.take_in_block(observer) {
-                // Who stops in the middle of a block loses nothing: its rows are in, and wait.
+                // A stop in the middle of a block loses nothing: its rows are added and wait for the next call.
                 self.is_broken = !matches!(error.kind(), ErrorKind::Cancelled);
                 return if self.is_broken { Err(error) } else { Ok(()) };
             }
-            if self.saves == Saves::AsItGoes {
+            if self.saves == Saves::Automatic {
                 self.save_if_due()?;
             }
         }
@@ -416,7 +418,7 @@ impl Stream {
         }
     }
 
-    /// Refuses rows that cannot be used, while the stream can still do without them. Gives back the classes that are then known.
+    /// Checks that rows can be used, before they change the stream. Returns the classes that are known afterwards.
     fn check(&self, block: &Block) -> Result<Classes> {
         let mut classes = self.classes.clone();
         let Some(table) = &self.table else { return Ok(classes) };
@@ -441,7 +443,7 @@ impl Stream {
         ))
     }
 
-    /// The source has ended: all rows that were to be skipped must have come.
+    /// Ends a source; an error if it had fewer rows than were to be skipped.
     pub fn end(&mut self) -> Result<()> {
         match self.replayed.take() {
             Some(Replayed { left, .. }) if left > 0 => {
@@ -457,7 +459,7 @@ impl Stream {
         refused(path, what, help)
     }
 
-    /// Rows that are needed before a block is taken in.
+    /// Number of rows needed before the next block is built.
     fn enough(&self) -> usize {
         match self.manifest.encoding.is_some() || self.settings.build.encoding.known.is_some() {
             true => self.settings.block,
@@ -465,7 +467,7 @@ impl Stream {
         }
     }
 
-    /// Takes in a block of the rows that wait; where that fails, they wait still.
+    /// Builds a block from the waiting rows; if that fails, they keep waiting.
     fn take_in_block(&mut self, observer: &dyn Observer) -> Result<()> {
         let all = Segment::concat(std::mem::take(&mut self.pending));
         self.pending = vec![all.clone()];
@@ -490,7 +492,7 @@ impl Stream {
         }
     }
 
-    /// Tells once of every column whose mean is far from where it was.
+    /// Reports every column whose mean has drifted, once per column.
     fn watch_drift(&mut self, moments: Vec<Option<(f64, f64)>>, observer: &dyn Observer) {
         if self.manifest.moments.is_empty() {
             self.manifest.moments = moments;
@@ -512,7 +514,7 @@ impl Stream {
         }
     }
 
-    /// Saves if there is something new and the last save is long enough ago.
+    /// Saves if there are new rows and the last save was long enough ago.
     pub fn save_if_due(&mut self) -> Result<()> {
         let pause = self.cost_of_save * SHARE_OF_SAVING;
         let waits = self.tree.blocks() == self.manifest.blocks;
@@ -520,11 +522,11 @@ impl Stream {
         if due { self.save() } else { Ok(()) }
     }
 
-    /// Saves all that is in. While rows are fed again there is nothing new, and nothing is saved; nor after a block that
-    /// failed.
+    /// Saves everything that was added. Saves nothing while counted rows are fed again, since there is nothing new, or after
+    /// a block failed.
     ///
     /// # Errors
-    /// If the disk refuses; the state is then what was saved last.
+    /// If the files cannot be written; the state is then that of the last save.
     pub fn save(&mut self) -> Result<()> {
         let Some(home) = self.home.clone() else { return Ok(()) };
         let directory = &home.directory;
@@ -532,13 +534,13 @@ impl Stream {
             return Ok(());
         }
         let start = Instant::now();
-        // Its number names files: even if it fails, the next one has another.
+        // The number of a save is part of file names: the next save needs another one even if this save fails.
         self.manifest.sequence += 1;
         let mut manifest = self.manifest.clone();
         let blocks = self.tree.blocks();
         let mut levels = Vec::new();
         for (level, coreset) in self.tree.levels().iter().enumerate() {
-            // The coreset of a level came in with the last block whose number has that bit as its lowest.
+            // The coreset of a level was built with the last block whose number has that bit as its lowest set bit.
             let since = (blocks >> level) << level;
             let known = manifest.levels.get(level).cloned().flatten();
             levels.push(match (coreset, known) {
@@ -561,7 +563,7 @@ impl Stream {
             }
         };
         directory.commit(&manifest)?;
-        // What cannot be removed now can be after another save.
+        // Files that cannot be removed now are removed after a later save.
         let _ = directory.tidy(&manifest);
         self.manifest = manifest;
         self.saved = self.progress();
@@ -570,7 +572,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The coreset of everything that is in.
+    /// The coreset of all rows that were added.
     pub fn snapshot(&self, observer: &dyn Observer) -> Result<Coreset> {
         self.check_whole()?;
         let pending = (self.pending_rows > 0).then(|| Segment::concat(self.pending.clone()));
@@ -582,10 +584,10 @@ fn is_of(named: &Named, level: usize, blocks: u64) -> bool {
     named.file == format!("level-{level:02}-{blocks:012}.parquet")
 }
 
-/// The coreset of everything that a state says is in; the state may be in use.
+/// The coreset of all rows in a state on disk; a writer may be using the state.
 ///
 /// # Errors
-/// If there is no state, no row is in it, or it is damaged.
+/// If there is no state, it has no rows, or it is damaged.
 pub fn snapshot(path: &Path, threads: Option<usize>, observer: &dyn Observer) -> Result<Coreset> {
     let directory = Directory::new(path);
     let mut tries = 0;
@@ -596,7 +598,7 @@ pub fn snapshot(path: &Path, threads: Option<usize>, observer: &dyn Observer) ->
         })?;
         match directory.content(&manifest) {
             Ok(content) => break (manifest, content),
-            // The writer may just have put another manifest in the place of this one.
+            // The writer may have just replaced the manifest.
             Err(_) if tries < 20 && directory.manifest()?.as_ref() != Some(&manifest) => tries += 1,
             Err(error) => return Err(error),
         }
@@ -619,7 +621,7 @@ fn snapshot_of(
     let Some(mut pending) = pending else { return tree.snapshot(None, observer) };
     let layout = manifest.layout.as_ref();
     let mut first_row = manifest.rows - pending.len as u64;
-    // A save may come between two blocks of what was read at once: whole blocks are then among the rows that wait.
+    // A save may come between two blocks that were read together: complete blocks are then among the waiting rows.
     let mut tree = std::borrow::Cow::Borrowed(tree);
     if settings.warmup_rows != settings.block {
         learn(tree.to_mut(), settings, layout, &pending, threads)?;
@@ -634,7 +636,7 @@ fn snapshot_of(
     tree.snapshot(rest, observer)
 }
 
-/// Learns the encoding from the first rows, where it is not known yet.
+/// Learns the encoding from the first rows, if it is not known yet.
 fn learn(
     tree: &mut Tree,
     settings: &StreamSettings,
@@ -679,22 +681,22 @@ fn roles(layout: &Layout) -> Roles {
     }
 }
 
-/// The rows that will be used, of some that begin at a position.
+/// The rows that will be used, among rows that begin at a position.
 fn usable(rows: &Segment, first_row: u64, missing: Missing) -> Block {
     let block = Block::new(0, first_row, rows.clone());
     if missing == Missing::Drop { block.without_unusable_rows() } else { block }
 }
 
-/// What repairing a state came to.
+/// The result of repairing a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repaired {
-    /// Rows that are in.
+    /// Number of rows in the repaired state.
     pub rows: u64,
-    /// Rows that were in and must be fed again; `None` if nothing says how many they were.
+    /// Number of rows that were lost and must be fed again; `None` if it is not known.
     pub lost: Option<u64>,
 }
 
-/// Falls back to the last state that is whole, in a directory where files are damaged.
+/// Restores the last undamaged state in a directory with damaged files.
 pub fn repair(path: &Path) -> Result<Repaired> {
     let directory = Directory::new(path);
     if !path.exists() {
@@ -718,7 +720,7 @@ pub fn repair(path: &Path) -> Result<Repaired> {
             }
         };
         directory.commit(&manifest)?;
-        // What cannot be removed now can be after another save.
+        // Files that cannot be removed now are removed after a later save.
         let _ = directory.tidy(&manifest);
     }
     directory.sweep()?;
@@ -729,7 +731,7 @@ fn json_of(settings: &StreamSettings) -> Value {
     serde_json::to_value(settings).unwrap_or_default()
 }
 
-/// How settings differ, in words, but for what is done with new levels.
+/// Describes how settings differ; ignores the treatment of new levels.
 fn differences(recorded: &Value, given: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare("", recorded, given, &mut found);
@@ -761,7 +763,7 @@ fn compare(name: &str, recorded: &Value, given: &Value, found: &mut Vec<String>)
     }
 }
 
-/// A setting as a user would say it.
+/// A setting as the user writes it.
 fn in_words(setting: &Value) -> String {
     let listed = |words: Vec<String>| if words.is_empty() { "none".to_string() } else { words.join(", ") };
     match setting {

@@ -1,4 +1,4 @@
-//! A stream as bytes that can be sent elsewhere: what a state on disk holds, without the directory.
+//! A stream as bytes that can be sent elsewhere: the contents of a state on disk, without the directory.
 
 use std::path::Path;
 
@@ -10,24 +10,24 @@ use crate::data::block::Segment;
 use crate::data::sink::rows::{read_rows_from, rows_bytes};
 use crate::data::source::Input;
 
-/// What messages call it.
+/// The name in messages.
 const NAME: &str = "the packed stream";
 
-/// Everything that a stream in memory holds.
+/// The contents of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packed {
-    /// How far it is, with which settings: JSON with a checksum.
+    /// The manifest with progress and settings: JSON with a checksum.
     pub manifest: String,
     /// The coreset of each level, as the bytes of its file.
     pub levels: Vec<Option<Vec<u8>>>,
-    /// What these leave of the log-likelihood of all rows.
+    /// The residual log-likelihood: that of all rows minus that of the coresets.
     pub remainder: Option<Vec<u8>>,
-    /// Rows that do not fill a block yet, as Parquet.
+    /// Rows of the incomplete block, as Parquet.
     pub pending: Option<Vec<u8>>,
 }
 
 impl Stream {
-    /// All that it holds. A stream with a state on disk stays where it is: what is packed goes on in memory.
+    /// Packs the contents of the stream. The state on disk of the stream does not change: the unpacked copy is in memory.
     pub fn pack(&self) -> Result<Packed> {
         self.check_whole()?;
         let manifest = Manifest {
@@ -50,10 +50,10 @@ impl Stream {
         })
     }
 
-    /// A stream in memory that goes on from what was packed.
+    /// Unpacks a stream that resumes in memory.
     ///
     /// # Errors
-    /// If a newer program packed it, or it is damaged.
+    /// If a newer program packed the bytes, or they are damaged.
     pub fn unpack(packed: &Packed, threads: Option<usize>) -> Result<Stream> {
         let path = Path::new(NAME);
         let damaged = || {

@@ -1,9 +1,9 @@
-//! A stream's state on disk: a manifest and the files that it names, each with its checksum, each written whole or not at all.
+//! The state of a stream on disk: a manifest and the files that it names, each with a checksum, each written atomically.
 //!
-//! `manifest.json` is the state; everything else is there because some manifest names it. A save first writes the new files under
-//! names of their own, then puts the new manifest in the place of the old: whenever the machine stops, one of the two is there,
-//! and all of its files. A copy of each manifest stays as `manifest-N.json`. Of every file that the newest manifest names, the newest
-//! manifest that does without it is kept, so that damage to any one file costs only the rows since then.
+//! `manifest.json` is the state; all other files are named by a manifest. A save first writes the new files under new
+//! names, then replaces the manifest: whenever the machine stops, either the old or the new manifest is there with all of
+//! its files. A copy of each manifest is kept as `manifest-N.json`. For every file that the newest manifest names, the
+//! newest manifest that does not need it is kept as well, so that damage to one file loses only the rows since then.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -66,49 +66,49 @@ pub(super) struct Layout {
     pub is_sparse: bool,
 }
 
-/// A part file of a watched directory, and how many of its rows are in.
+/// A part file of a watched directory, and how many of its rows were added.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct PartRecord {
     pub name: String,
     pub rows: u64,
 }
 
-/// Everything that a state says of itself.
+/// The contents of a state's manifest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     pub version: u64,
-    /// Saves so far.
+    /// Number of saves.
     pub sequence: u64,
     pub settings: Value,
     pub layout: Option<Layout>,
     pub encoding: Option<Encoding>,
-    /// Blocks that are in.
+    /// Number of complete blocks.
     pub blocks: u64,
-    /// Rows of the input that are in, those that wait for their block included.
+    /// Number of rows added, including those of the incomplete block.
     pub rows: u64,
-    /// Rows that are in and not in use; 0 where an older version saved the state.
+    /// Number of added rows that are not used; 0 in states of older versions.
     #[serde(default)]
     pub rows_dropped: u64,
-    /// Rows that could not be read and were left out.
+    /// Number of rows that could not be read and were skipped.
     pub bad_rows: u64,
-    /// Of the rows that are in and in use.
+    /// Fingerprint of the rows that are used.
     pub fingerprint: Fingerprint,
     /// Mean and standard deviation of the columns in the first block.
     pub moments: Vec<Option<(f64, f64)>>,
-    /// Columns whose drift was reported.
+    /// Columns for which drift was reported.
     pub drifted: Vec<String>,
     pub parts: Vec<PartRecord>,
     /// The coreset of each level.
     pub levels: Vec<Option<Named>>,
-    /// What the coresets leave of the log-likelihood of all rows; nothing before version 2.
+    /// The residual log-likelihood: that of all rows minus that of the coresets. `None` before version 2.
     #[serde(default)]
     pub remainder: Option<Named>,
-    /// Rows that do not fill a block yet.
+    /// Rows of the incomplete block.
     pub pending: Option<Named>,
 }
 
 impl Manifest {
-    /// The start of a stream.
+    /// The manifest of a new stream.
     pub fn new(settings: Value) -> Manifest {
         Manifest {
             version: VERSION,
@@ -130,14 +130,14 @@ impl Manifest {
         }
     }
 
-    /// The manifest with its checksum.
+    /// The manifest as JSON, with its checksum.
     pub fn to_text(&self) -> serde_json::Result<String> {
         let body = serde_json::to_value(self)?;
         let checksum = Fingerprint::of_bytes(body.to_string().as_bytes());
         Ok(json!({"checksum": checksum, "manifest": body}).to_string())
     }
 
-    /// Reads it again; `None` if it is not what was written.
+    /// Parses a manifest; `None` if it is damaged.
     ///
     /// # Errors
     /// If a newer program wrote it.
@@ -168,29 +168,29 @@ impl Manifest {
     }
 }
 
-/// Whether a file's name is one of those that manifests name.
+/// Whether a file name has the form of the names in manifests.
 fn is_content(name: &str) -> bool {
     ["level-", "remainder-", "pending-"].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// A state that cannot be used as it is.
+/// The error for a damaged state.
 pub(super) fn refused(path: &Path, what: &str, help: &str) -> Error {
     let (what, help) = (what.to_string(), Some(help.to_string()));
     ErrorKind::State { path: path.to_path_buf(), what, help }.into()
 }
 
-/// A remainder as it is kept.
+/// A residual as it is saved.
 pub(super) fn remainder_bytes(remainder: &Quadratic) -> Result<Vec<u8>> {
     rmp_serde::to_vec(remainder)
         .map_err(|error| Error::io("write", "a remainder", std::io::Error::other(error)))
 }
 
-/// Reads it again; nothing if it is not what was written.
+/// Parses a saved residual; `None` if it is damaged.
 pub(super) fn remainder_from(bytes: &[u8]) -> Option<Quadratic> {
     rmp_serde::from_slice(bytes).ok()
 }
 
-/// What a manifest names, read.
+/// The contents of the files that a manifest names.
 pub(super) struct Content {
     pub levels: Vec<Option<Coreset>>,
     pub pending: Option<Segment>,
@@ -212,7 +212,7 @@ impl Directory {
         &self.path
     }
 
-    /// Makes sure that nobody else writes here; the lock ends with the process, however that ends.
+    /// Locks the directory for one writer; the lock is released when the process ends, even by a crash.
     pub fn lock(&self) -> Result<File> {
         fs::create_dir_all(&self.path).map_err(|error| Error::io("make the directory", &self.path, error))?;
         let path = self.path.join(LOCK);
@@ -228,7 +228,7 @@ impl Directory {
         }
     }
 
-    /// The newest manifest; `None` where no stream was before.
+    /// The newest manifest; `None` if there is no stream yet.
     pub fn manifest(&self) -> Result<Option<Manifest>> {
         let path = self.path.join(MANIFEST);
         if path.exists() {
@@ -269,7 +269,7 @@ impl Directory {
         Manifest::from_text(&text, path)?.ok_or_else(damaged)
     }
 
-    /// Reads what a manifest names; a file that is not as it was written is named and refused.
+    /// Reads the files that a manifest names; the error for a damaged file names it.
     pub fn content(&self, manifest: &Manifest) -> Result<Content> {
         let checked = |named: &Named| {
             let path = self.path.join(&named.file);
@@ -309,18 +309,18 @@ impl Directory {
         refused(&self.path, what, help)
     }
 
-    /// Writes the coreset of a level that came in with block number `blocks`.
+    /// Writes the coreset of a level that was built with block number `blocks`.
     pub fn write_level(&self, level: usize, blocks: u64, coreset: &Coreset) -> Result<Named> {
         self.write(format!("level-{level:02}-{blocks:012}.parquet"), |output| write_coreset(coreset, output))
     }
 
-    /// Writes what the coresets leave after block number `blocks`.
+    /// Writes the residual after block number `blocks`.
     pub fn write_remainder(&self, blocks: u64, remainder: &Quadratic) -> Result<Named> {
         let bytes = remainder_bytes(remainder)?;
         self.write(format!("remainder-{blocks:012}.bin"), |output| output.write(&bytes))
     }
 
-    /// Writes rows that wait for their block; every save has a file of its own.
+    /// Writes the rows of the incomplete block; every save has its own file.
     pub fn write_pending(&self, sequence: u64, fields: &[Field], pending: &Segment) -> Result<Named> {
         self.write(format!("pending-{sequence:015}.parquet"), |output| write_rows(fields, pending, output))
     }
@@ -333,7 +333,7 @@ impl Directory {
         Ok(Named { file: name, checksum: Fingerprint::of_bytes(&bytes) })
     }
 
-    /// Makes a manifest, all of whose files are written, the state.
+    /// Makes a manifest the state; all of its files must have been written.
     pub fn commit(&self, manifest: &Manifest) -> Result<()> {
         self.sync()?;
         let current = self.path.join(MANIFEST);
@@ -341,25 +341,25 @@ impl Directory {
         let copy = self.path.join(format!("manifest-{:015}.json", manifest.sequence));
         Output::create(&current)?.write(text.as_bytes())?;
         self.sync()?;
-        // The copy is for bad days: a crash or a full disk may tear it or leave it out, and the state is good without it.
+        // The copy is only for repairs: a crash or a full disk may damage or prevent it, and the state is valid without it.
         let _ = fs::write(&copy, &text);
         Ok(())
     }
 
-    /// Makes what was renamed last.
+    /// Makes renames durable by syncing the directory.
     fn sync(&self) -> Result<()> {
         let directory = File::open(&self.path).and_then(|directory| directory.sync_all());
         directory.map_err(|error| Error::io("write", &self.path, error))
     }
 
-    /// Earlier manifests that can be read, the newest first.
+    /// Earlier manifests that are undamaged, the newest first.
     fn earlier(&self) -> Result<Vec<(PathBuf, Manifest)>> {
         let names = self.entries()?.into_iter().rev().filter(|name| name.starts_with("manifest-"));
         let paths = names.map(|name| self.path.join(name));
         Ok(paths.filter_map(|path| Some((path.clone(), self.read_manifest(&path).ok()?))).collect())
     }
 
-    /// Removes what neither the state nor a way back from damage needs.
+    /// Removes files that neither the state nor a repair needs.
     pub fn tidy(&self, manifest: &Manifest) -> Result<()> {
         let mut kept = vec![manifest.clone()];
         for (path, earlier) in self.earlier()? {
@@ -384,7 +384,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Removes files that a writer who was killed left half written. Only the holder of the lock may.
+    /// Removes files that a killed writer did not complete. Only the holder of the lock may do this.
     pub fn sweep(&self) -> Result<()> {
         for name in self.entries()?.iter().filter(|name| name.starts_with(".tithe-")) {
             let _ = fs::remove_file(self.path.join(name));
@@ -392,11 +392,11 @@ impl Directory {
         Ok(())
     }
 
-    /// The newest manifest that is whole, with all its files; and the rows that the state spoke of, if that can be known.
+    /// The newest manifest that is undamaged with all its files, and the number of rows of the state, if it is known.
     pub fn last_good(&self) -> Result<(Option<Manifest>, Option<u64>)> {
         let newest = self.manifest();
         let newest = match newest {
-            // What a newer program wrote is not damaged.
+            // A manifest of a newer program is not damaged.
             Err(error) if matches!(error.kind(), ErrorKind::WrongFile { what, .. } if what.contains("version")) =>
             {
                 return Err(error);

@@ -1,4 +1,4 @@
-//! Writes tables: whole files or nothing.
+//! Writes tables to files that appear only when they are complete.
 
 pub mod output;
 pub mod parquet;

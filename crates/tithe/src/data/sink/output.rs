@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::parquet::wrong_file;
 use crate::base::error::{Error, Result};
 
-/// A file in the making: it appears under its name only when it is complete.
+/// A file that is being written: it appears under its name only when it is complete.
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
@@ -15,16 +15,16 @@ pub struct Output {
 }
 
 impl Output {
-    /// Makes sure that the file can be written, before any long work is done for it.
+    /// Checks that the file can be written, before any long computation.
     pub fn create(path: &Path) -> Result<Output> {
         if path == Path::new("-") {
             let what = "stands for standard output, to which files are not written";
             return Err(wrong_file(path, what, "name a file with -o (./- for one of that name)"));
         }
-        // A link to a file stays one: the file is replaced.
+        // A link stays a link: the file that it points to is replaced.
         let target = if path.is_symlink() { path.canonicalize().ok() } else { None };
         let path = target.as_deref().unwrap_or(path);
-        // A device or a pipe would be replaced by a file of its name.
+        // A device or pipe would be replaced by a file.
         if path.exists() && !path.is_file() {
             let what = match path.is_dir() {
                 true => "is a directory, not a file to write to",
@@ -36,7 +36,7 @@ impl Output {
             Some(folder) if folder != Path::new("") => folder,
             _ => Path::new("."),
         };
-        // Made by hand for the permissions of any new file, and for the system's own error.
+        // Created directly, to get the default permissions and the system's own error.
         let create = |path: &Path| File::options().write(true).create_new(true).open(path);
         let file = tempfile::Builder::new()
             .prefix(".tithe-")
@@ -45,17 +45,17 @@ impl Output {
         Ok(Output { path: path.to_path_buf(), file })
     }
 
-    /// Where the unfinished file is; dropping the output removes it.
+    /// The path of the unfinished file; dropping the output removes it.
     pub fn temporary_path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Where it will be.
+    /// The path of the complete file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The unfinished file, to read its handle.
+    /// The handle of the unfinished file.
     pub(crate) fn file(&self) -> &File {
         self.file.as_file()
     }
@@ -65,7 +65,7 @@ impl Output {
         self.file.as_file_mut()
     }
 
-    /// Writes the whole content and puts the file in its place.
+    /// Writes the content and moves the file to its final path.
     pub fn write(self, content: &[u8]) -> Result<()> {
         let mut output = self;
         let written = output.file_mut().write_all(content);
@@ -73,7 +73,7 @@ impl Output {
         output.commit()
     }
 
-    /// Puts the complete file in its place.
+    /// Moves the complete file to its final path.
     pub(crate) fn commit(self) -> Result<()> {
         let refuse = |error| Error::io("write", &self.path, error);
         self.file.as_file().sync_all().map_err(refuse)?;

@@ -1,4 +1,4 @@
-//! Parquet tables with a JSON description of how they were made in their metadata.
+//! Writes Parquet tables whose metadata contains a JSON description of how they were made.
 
 use std::io::Write;
 use std::panic::catch_unwind;
@@ -21,12 +21,12 @@ use crate::data::source::{Input, OpenOptions, open_inputs};
 
 /// The key of this program's metadata in a Parquet file.
 pub(crate) const KEY: &str = "tithe";
-/// What messages call what is not written to a file.
+/// The name in messages of a table that is not written to a file.
 pub(crate) const MEMORY: &str = "memory";
 /// The version of the metadata that this program writes, and the newest that it reads.
 pub(crate) const VERSION: u64 = 1;
 
-/// `name`, or `tithe.name` where the user has a column of that name.
+/// `name`, or `tithe.name` if the user has a column of that name.
 pub(crate) fn free_name(name: &str, taken: &[&str]) -> String {
     let mut free = name.to_string();
     while taken.contains(&free.as_str()) {
@@ -35,7 +35,7 @@ pub(crate) fn free_name(name: &str, taken: &[&str]) -> String {
     free
 }
 
-/// Named columns as one table.
+/// A table of named columns.
 pub(crate) fn table(columns: Vec<(String, ArrayRef)>) -> std::result::Result<RecordBatch, ArrowError> {
     let fields: Vec<ArrowField> = columns
         .iter()
@@ -60,7 +60,7 @@ pub(crate) fn write_table(
     buffer.flush()
 }
 
-/// How every Parquet file is written, with its story if it has one.
+/// The writer settings of every Parquet file, with its metadata if there is any.
 pub(crate) fn properties(story: Option<(&str, String)>) -> WriterProperties {
     WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -68,7 +68,7 @@ pub(crate) fn properties(story: Option<(&str, String)>) -> WriterProperties {
         .build()
 }
 
-/// The system's own error inside Parquet's, so that "No space left on device" is what the user reads.
+/// The system's error inside a Parquet error, so that the user sees "No space left on device".
 pub(crate) fn plain_io(error: parquet::errors::ParquetError) -> std::io::Error {
     match error {
         parquet::errors::ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {
@@ -79,7 +79,7 @@ pub(crate) fn plain_io(error: parquet::errors::ParquetError) -> std::io::Error {
     }
 }
 
-/// A column in the type it had in the user's file; text of any kind as plain text.
+/// A column with the type it has in the user's file; text of any kind becomes plain text.
 pub(crate) fn to_arrow(field: &Field, column: &Column) -> ArrayRef {
     match column {
         Column::Text { codes, levels } => Arc::new(StringArray::from_iter(
@@ -98,21 +98,21 @@ pub(crate) fn to_arrow(field: &Field, column: &Column) -> ArrayRef {
     }
 }
 
-/// What a file of this program's says of itself.
+/// The metadata of a file that this program wrote.
 #[derive(Clone, Debug)]
 pub struct Story {
-    /// What the file is: "coreset", "posterior" or "corrected posterior".
+    /// The kind of file: "coreset", "posterior" or "corrected posterior".
     pub kind: String,
-    /// Everything it says, as JSON.
+    /// All of the metadata as JSON.
     pub json: Value,
 }
 
-/// Reads what a file says of itself, without its rows.
+/// Reads the metadata of a file without its rows.
 pub(crate) fn read_story(input: &Input) -> Result<Story> {
     if let Some(story) = find_story_in(input)? {
         return Ok(story);
     }
-    // Parquet that cannot be read is damaged, whosever it is.
+    // A Parquet file that cannot be read is damaged, whichever program wrote it.
     if input.open()?.bytes(0, 4).is_ok_and(|magic| magic == "PAR1") {
         open_inputs(vec![input.clone()], &OpenOptions::default())?;
     }
@@ -120,14 +120,14 @@ pub(crate) fn read_story(input: &Input) -> Result<Story> {
     Err(wrong_file(input.path(), "is no file of tithe's", help))
 }
 
-/// What a file says of itself; `None` if it is none of this program's.
+/// The metadata of a file; `None` if this program did not write it.
 pub fn find_story(path: &Path) -> Result<Option<Story>> {
     find_story_in(&Input::file(path))
 }
 
 pub(crate) fn find_story_in(input: &Input) -> Result<Option<Story>> {
     let (path, file) = (input.path(), input.open()?);
-    // The reader is somebody else's and the bytes may be damaged: even if it panics, the file is none of ours.
+    // The external reader may panic on damaged bytes: then this program did not write the file.
     let reader = catch_unwind(|| ParquetRecordBatchReaderBuilder::try_new(file));
     let Ok(Ok(reader)) = reader else { return Ok(None) };
     let pairs = reader.metadata().file_metadata().key_value_metadata();

@@ -1,4 +1,4 @@
-//! Rows of a table, written and read back without any change.
+//! Writes the rows of a table and reads them back bit for bit.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,14 +12,14 @@ use crate::base::error::{Error, Result};
 use crate::data::block::{Column, Field, Segment};
 use crate::data::source::{Input, OpenOptions, Source, open_inputs};
 
-/// Writes rows as they came, missing values and all; [`read_rows`] gives them back to the bit.
+/// Writes rows including missing values; [`read_rows`] returns exactly the same rows.
 pub(crate) fn write_rows(fields: &[Field], rows: &Segment, mut output: Output) -> Result<()> {
     let written = write_rows_to(fields, rows, output.file_mut());
     written.map_err(|error| Error::io("write", output.path(), error))?;
     output.commit()
 }
 
-/// The bytes of what [`write_rows`] writes.
+/// The bytes that [`write_rows`] writes.
 pub(crate) fn rows_bytes(fields: &[Field], rows: &Segment) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let written = write_rows_to(fields, rows, &mut bytes);
@@ -48,7 +48,7 @@ pub(crate) fn read_rows(path: &Path) -> Result<Segment> {
     read_rows_from(Input::file(path))
 }
 
-/// Reads them from anything that has the bytes.
+/// Reads rows from the bytes of such a file.
 pub(crate) fn read_rows_from(input: Input) -> Result<Segment> {
     let source = open_inputs(vec![input], &OpenOptions::default())?;
     all_rows(&*source, &(0..source.fields().len()).collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! Tables written batch by batch, as Parquet, CSV or LIBSVM by the name of the file.
+//! Writes tables batch by batch, as Parquet, CSV or LIBSVM depending on the name of the file.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -15,19 +15,19 @@ use super::output::Output;
 use super::parquet::{plain_io, properties};
 use crate::base::error::{Error, ErrorKind, Result};
 
-/// The formats that tables of any length are written in.
+/// The formats of tables that are written batch by batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowFormat {
     /// Parquet.
     Parquet,
-    /// Text with commas, names in the first line.
+    /// CSV with names in the first line.
     Csv,
-    /// LIBSVM: the last column is the label, the others are numbered from 1, zeros are left out.
+    /// LIBSVM: the last column is the label, the others are numbered from 1, and zeros are omitted.
     Libsvm,
 }
 
 impl RowFormat {
-    /// By the ending of the file's name, among those that are `allowed`.
+    /// The format by the ending of the file's name, among those that are `allowed`.
     pub fn of(path: &Path, allowed: &[RowFormat]) -> Result<RowFormat> {
         let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
         let format = match ending.as_deref() {
@@ -53,7 +53,7 @@ impl RowFormat {
     }
 }
 
-/// A table in the making.
+/// A table that is being written.
 pub struct RowWriter {
     output: Output,
     sink: Sink,
@@ -66,7 +66,7 @@ enum Sink {
 }
 
 impl RowWriter {
-    /// A table without rows so far. `story` is a key and a text for the metadata, where the format has any.
+    /// Starts a table without rows. `story` is a key and a text for the metadata, if the format has metadata.
     pub fn new(
         output: Output,
         format: RowFormat,
@@ -88,7 +88,7 @@ impl RowWriter {
         written.map_err(|error| Error::io("write", self.output.path(), error))
     }
 
-    /// Puts the complete file in its place.
+    /// Completes the file and moves it to its final path.
     pub fn finish(self) -> Result<()> {
         let finished = match self.sink {
             Sink::Parquet(mut writer) => {
@@ -122,7 +122,7 @@ fn open_sink(
     })
 }
 
-/// A field of CSV, between quotes if it needs them.
+/// A CSV field, quoted if necessary.
 fn quoted(text: &str) -> String {
     let edge_space = text.starts_with(' ') || text.ends_with(' ');
     if edge_space || text.contains([',', '"', '\n', '\r']) {

@@ -1,5 +1,5 @@
-//! Data in memory as numerical tools hold it: dense matrices of any strides and sparse rows, nothing of which is copied
-//! as a whole. Each unit of rows is laid out as columns when its turn comes.
+//! Numerical data in memory: dense matrices of any strides and sparse rows. They are not copied; each unit of rows is
+//! converted to columns when it is read.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,11 +19,10 @@ use super::{Scan, Source, Unit};
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::data::block::{Column, Field, Kind, Segment};
 
-/// Rows that are laid out at a time, so that what is read of a row-major matrix is still in the processor's cache when
-/// its next column is.
+/// Rows converted at a time: few enough that a row-major matrix is still in the processor's cache for its next column.
 const CACHED_ROWS: usize = 1024;
 
-/// A matrix laid over values that may be shared: element `(r, c)` is value `offset + r·row_stride + c·column_stride`.
+/// A view of shared values as a matrix: element `(r, c)` is value `offset + r·row_stride + c·column_stride`.
 #[derive(Clone)]
 pub struct Matrix {
     values: ArrayRef,
@@ -35,7 +34,7 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// A matrix of numbers without nulls, of any type of integers, `f32` or `f64`; all its elements must lie within `values`.
+    /// A matrix of numbers without nulls: integers of any type, `f32` or `f64`. All its elements must be within `values`.
     pub fn new(
         values: ArrayRef,
         offset: usize,
@@ -64,7 +63,7 @@ impl Matrix {
         Matrix::new(values, 0, (rows, 1), (1, 1))
     }
 
-    /// The values of a single column, if they lie side by side.
+    /// The values of a single column, if they are contiguous.
     pub fn side_by_side(&self) -> Option<ArrayRef> {
         let is_plain = self.columns == 1 && (self.row_stride == 1 || self.rows <= 1);
         is_plain.then(|| self.values.slice(self.offset, self.rows))
@@ -81,7 +80,7 @@ impl Matrix {
         self.offset.checked_add_signed(row.checked_add(column)?)
     }
 
-    /// Some columns of some rows, each with its values side by side.
+    /// Some columns of some rows, each as contiguous values.
     fn lay_out(&self, rows: std::ops::Range<usize>, columns: &[usize]) -> Vec<ArrayRef> {
         match self.values.data_type() {
             DataType::Float64 => self.typed::<Float64Type>(rows, columns),
@@ -93,7 +92,7 @@ impl Matrix {
             DataType::UInt8 => self.typed::<UInt8Type>(rows, columns),
             DataType::UInt16 => self.typed::<UInt16Type>(rows, columns),
             DataType::UInt32 => self.typed::<UInt32Type>(rows, columns),
-            // `new` lets nothing else in.
+            // `new` accepts no other type.
             _ => self.typed::<UInt64Type>(rows, columns),
         }
     }
@@ -126,7 +125,7 @@ fn is_number(data_type: &DataType) -> bool {
     data_type.is_integer() || matches!(data_type, DataType::Float32 | DataType::Float64)
 }
 
-/// Rows of which only the values that are not zero are kept: compressed sparse rows.
+/// A matrix in compressed sparse row format.
 #[derive(Clone)]
 pub struct SparseRows {
     starts: Vec<usize>,
@@ -136,7 +135,7 @@ pub struct SparseRows {
 }
 
 impl SparseRows {
-    /// Row `r` has the values `starts[r]..starts[r + 1]`, in the columns that `indices` (32- or 64-bit integers) tells.
+    /// Row `r` has the values `starts[r]..starts[r + 1]`, in the columns given by `indices` (32- or 64-bit integers).
     pub fn new(
         starts: Vec<usize>,
         indices: ArrayRef,
@@ -166,7 +165,7 @@ impl SparseRows {
         self.starts.len() - 1
     }
 
-    /// Some columns of some rows, with their zeros. Values that stand at one place add up.
+    /// Some columns of some rows as dense values. Several values of the same element are added.
     fn lay_out(
         &self,
         rows: std::ops::Range<usize>,
@@ -210,7 +209,7 @@ fn within<T: Copy + TryInto<usize>>(indices: &[T], columns: usize) -> bool {
 pub enum Part {
     /// A matrix of numbers.
     Numbers(Matrix),
-    /// A matrix of zeros and ones that stand for false and true.
+    /// A matrix of zeros and ones that mean false and true.
     Truths(Matrix),
     /// Sparse rows.
     Sparse(SparseRows),
@@ -259,7 +258,7 @@ impl Part {
     }
 }
 
-/// Matrices side by side, their columns named.
+/// Matrices side by side, with named columns.
 #[derive(Clone)]
 pub struct Arrays {
     fields: Vec<Field>,
@@ -295,7 +294,7 @@ impl Arrays {
         Ok(Arrays { fields, parts: Arc::new(parts), rows })
     }
 
-    /// Reads a column as text, whatever it holds.
+    /// Reads a column as text, whatever its type.
     pub fn read_as_text(&mut self, name: &str) -> Result<()> {
         column_as_text(&mut self.fields, name)
     }
@@ -316,7 +315,7 @@ impl Source for Arrays {
 
     fn scan(&self, columns: &[usize]) -> Result<Box<dyn Scan>> {
         check_columns(&self.fields, columns)?;
-        // Which columns of each part are wanted, and where they are to stand.
+        // The requested columns of each part, and their positions in the result.
         let mut picks = Vec::new();
         let mut first = 0;
         for part in self.parts.iter() {
@@ -370,7 +369,7 @@ impl ArraysUnit {
                 columns[*to] = Some(match column {
                     Column::Number(values) if must_be_text => {
                         let values: ArrayRef = match part {
-                            // As truths are called wherever else they are read as text: "false" and "true".
+                            // The same words as for boolean columns of files: "false" and "true".
                             Part::Truths(_) => Arc::new(BooleanArray::from_iter(
                                 values.iter().map(|&value| Some(value != 0.0)),
                             )),

@@ -1,4 +1,4 @@
-//! Arrow IPC: files, whose batches are decoded in parallel, and streams.
+//! Arrow IPC files, whose batches are decoded in parallel, and Arrow IPC streams.
 
 use std::io::{BufReader, Read};
 use std::path::Path;
@@ -21,9 +21,9 @@ use crate::data::block::{Field, Kind, Segment};
 
 type Decoded<T> = std::result::Result<T, ArrowError>;
 
-/// How the batches of an IPC input are laid out.
+/// How the batches of an IPC input are found.
 enum Layout {
-    /// With a footer that says where they are.
+    /// By the footer of a file, which lists their positions.
     File,
     /// One after the other.
     Stream,
@@ -123,11 +123,11 @@ impl Part for ArrowFile {
     }
 }
 
-/// What the footer of a file tells.
+/// The contents of a file's footer.
 struct Contents {
     schema: SchemaRef,
     decoder: FileDecoder,
-    /// Where each batch is, and its rows.
+    /// Position and number of rows of each batch.
     batches: Vec<(Block, u64)>,
 }
 
@@ -177,7 +177,7 @@ fn read_block(handle: &Handle, block: &Block) -> Decoded<Buffer> {
     Ok(Buffer::from(bytes))
 }
 
-/// Refuses packed buffers that claim to be larger than any memory: who unpacks them asks for as much without a second thought.
+/// Returns an error for compressed buffers that claim an impossible size: the decompressor would allocate it unchecked.
 fn check_lengths(bytes: &[u8], head: usize) -> Decoded<()> {
     let message = message_in(bytes)?;
     let dictionary = message.header_as_dictionary_batch().and_then(|batch| batch.data());
@@ -198,7 +198,7 @@ fn check_lengths(bytes: &[u8], head: usize) -> Decoded<()> {
     Ok(())
 }
 
-/// The message that a block begins with. It is preceded by its length, and in files of today by a mark before that.
+/// The message at the start of a block. It is preceded by its length, and in the current format by a marker before that.
 fn message_in(block: &[u8]) -> Decoded<Message<'_>> {
     let broken = |what: String| ArrowError::ParseError(what);
     let message = match block {
@@ -225,8 +225,8 @@ struct FilePlan {
     columns: Chosen,
 }
 
-/// The columns in use. Those of a batch are parts of one piece of memory; where the batch has others, too, they are copied
-/// out of it, or else every block that is kept would hold on to all columns.
+/// The requested columns. All columns of a batch share one allocation: if only some of them are requested, they are
+/// copied, so that a block kept in memory does not keep the other columns as well.
 struct Chosen {
     projection: Projection,
     among_others: bool,

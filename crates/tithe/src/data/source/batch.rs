@@ -1,4 +1,4 @@
-//! Arrow arrays to columns: any numeric type to `f64`, any text to codes and levels.
+//! Converts Arrow arrays to columns: any numeric type to `f64`, any text to codes and levels.
 
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,7 +35,7 @@ pub(super) fn fields_of(schema: &Schema) -> Vec<Field> {
 
 fn kind_of(data_type: &DataType) -> Kind {
     match data_type {
-        // Categories, whatever stands for them.
+        // Categories, with keys of any type.
         DataType::Dictionary(_, values) => match kind_of(values) {
             Kind::Unsupported => Kind::Unsupported,
             Kind::Number | Kind::Boolean | Kind::Text => Kind::Text,
@@ -48,7 +48,7 @@ fn kind_of(data_type: &DataType) -> Kind {
     }
 }
 
-/// Turns a column into one of text.
+/// Makes a column a text column.
 pub(super) fn make_text(field: &mut Field) -> Result<()> {
     if field.kind == Kind::Unsupported && !field.data_type.is_temporal() {
         return Err(ErrorKind::Column {
@@ -65,8 +65,8 @@ pub(super) fn make_text(field: &mut Field) -> Result<()> {
     Ok(())
 }
 
-/// What to read: positions in the file's schema, each once and in order, and for each column asked for its
-/// place among them and its kind.
+/// What to read: positions in the file's schema, ascending and without duplicates, and for each requested column its
+/// position among them and its kind.
 #[derive(Clone, Debug)]
 pub(super) struct Projection {
     pub roots: Vec<usize>,
@@ -85,7 +85,7 @@ impl Projection {
         Projection { roots, picks }
     }
 
-    /// The same, from batches that have all columns.
+    /// A projection of batches that have all columns.
     pub fn from_whole(fields: &[Field], columns: &[usize]) -> Projection {
         let picks = columns.iter().map(|&column| (column, fields[column].kind)).collect();
         Projection { roots: Vec::new(), picks }
@@ -97,8 +97,7 @@ impl Projection {
     }
 }
 
-/// Runs a decoder of somebody else's on bytes that may be damaged: its errors and its panics become errors that
-/// name the file.
+/// Runs an external decoder on bytes that may be damaged: its errors and panics become errors that name the file.
 pub(super) fn guarded<T, E: Display>(
     path: &Path,
     format: &str,
@@ -173,7 +172,7 @@ fn integer(value: i128) -> f64 {
 /// The `f64` nearest to `value / 10^scale`.
 fn decimal(value: i128, scale: i8) -> f64 {
     match scale {
-        // Both sides of the division are exact, so its result is the nearest.
+        // Both operands are exact, so the quotient is correctly rounded.
         0..=22 if value.unsigned_abs() <= 1 << 53 => value as f64 / 10f64.powi(i32::from(scale)),
         scale if scale <= 0 => {
             let power = 10i128.checked_pow(u32::from(scale.unsigned_abs()));
@@ -221,7 +220,7 @@ fn print<T: ArrowPrimitiveType<Native: Display>>(array: &ArrayRef, builder: &mut
     }
 }
 
-/// The codes of a dictionary, renumbered: a dictionary may hold levels that do not occur, or one twice.
+/// The codes of a dictionary, renumbered: a dictionary may contain unused or duplicate levels.
 fn codes(array: &ArrayRef, builder: &mut TextBuilder) -> Decoded<()> {
     let dictionary = array.as_any_dictionary();
     let values = cast(dictionary.values(), &DataType::LargeUtf8)?;
@@ -241,8 +240,8 @@ fn codes(array: &ArrayRef, builder: &mut TextBuilder) -> Decoded<()> {
     Ok(())
 }
 
-/// The schema with plain text read as a dictionary: what files hold anyhow, and much faster to number. Other categories are
-/// read plain: not every dictionary can be made.
+/// The schema with plain text read as a dictionary, as most files store it, which is much faster to convert to codes. Other
+/// categories are read as plain values, because the reader does not support every dictionary type.
 pub(super) fn with_dictionaries(schema: &Schema) -> Schema {
     let fields = schema.fields().iter().map(|field| match field.data_type() {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
@@ -376,7 +375,7 @@ mod tests {
         let truths = Arc::new(BooleanArray::from(vec![false, true])) as ArrayRef;
         let array = DictionaryArray::new(Int8Array::from(vec![Some(1), None, Some(0)]), truths);
         assert_eq!(as_text(array), words([Some("true"), None, Some("false")]));
-        // Parquet's reader is asked for the values themselves.
+        // Reads the values instead of a dictionary.
         let schema = Schema::new(vec![arrow_schema::Field::new("b", dictionary(DataType::Boolean), true)]);
         assert_eq!(*with_dictionaries(&schema).field(0).data_type(), DataType::Boolean);
     }

@@ -1,27 +1,27 @@
-//! Cuts text into chunks of whole rows, so that each can be parsed on its own.
+//! Cuts text into chunks of complete rows, so that each chunk can be parsed by itself.
 
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex};
 
 use memchr::{memchr, memchr_iter, memrchr};
 
-/// A row longer than this is taken for a mistake: an unclosed quote, or no text at all.
+/// A longer row is treated as an error: an unclosed quote, or a file that is not text.
 const LONGEST_ROW: usize = 64 << 20;
-/// Bytes of a chunk: small enough to stay in a core's cache, large enough to make locks cheap.
+/// Bytes per chunk: small enough for a core's cache, large enough that locking costs little.
 pub(super) const CHUNK: usize = 1 << 20;
 
-/// Text without the mark of its byte order, with which some programs begin a file.
+/// Text without the byte order mark that some programs write at the start of a file.
 pub(super) fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
-/// Whole rows.
+/// A chunk of complete rows.
 pub(super) struct Chunk {
     buffer: Vec<u8>,
     len: usize,
-    /// True if there is any double quote.
+    /// True if the chunk contains a double quote.
     pub has_quotes: bool,
-    /// True if this is the beginning of a row that is too long.
+    /// True if the chunk is only the beginning of a row that is too long.
     pub is_cut: bool,
     pool: Arc<Pool>,
 }
@@ -38,7 +38,7 @@ impl Drop for Chunk {
     }
 }
 
-/// Buffers in use again and again: fresh memory costs more than reading into it.
+/// Reused buffers: allocating memory costs more than reading into it.
 #[derive(Default)]
 struct Pool(Mutex<Vec<Vec<u8>>>);
 
@@ -59,17 +59,17 @@ impl Pool {
     }
 }
 
-/// Reads text and cuts it after row ends.
+/// Reads text and cuts it at the ends of rows.
 pub(super) struct Chunker {
     reader: Box<dyn Read + Send>,
     size: usize,
     longest_row: usize,
     /// True if a newline between double quotes does not end a row.
     quoting: bool,
-    /// The beginning of the next row, already read.
+    /// The beginning of the next row, which was already read.
     carried: Vec<u8>,
     at_end: bool,
-    /// True if rows are handed over as soon as they are there, be they ever so few.
+    /// True if rows are returned as soon as they are complete, however few there are.
     eager: bool,
     pool: Arc<Pool>,
 }
@@ -88,12 +88,12 @@ impl Chunker {
         }
     }
 
-    /// The same for bytes that come slowly: whole rows are handed over as soon as they are there.
+    /// A chunker for slow readers: rows are returned as soon as they are complete.
     pub fn eager(reader: Box<dyn Read + Send>, quoting: bool, size: usize) -> Chunker {
         Chunker { eager: true, ..Chunker::new(reader, quoting, size) }
     }
 
-    /// Leaves out the next `count` bytes.
+    /// Skips the next `count` bytes.
     pub fn skip(&mut self, count: u64) -> io::Result<()> {
         io::copy(&mut (&mut self.reader).take(count), &mut io::sink()).map(|_| ())
     }
@@ -134,7 +134,7 @@ impl Chunker {
                     self.at_end = true;
                     return Ok(Some(Chunk { buffer, len, has_quotes, is_cut, pool: self.pool.clone() }));
                 }
-                // A row within quotes may go on in what is still to come.
+                // A quoted row may continue in the bytes that have not been read yet.
                 None if len < size => {}
                 None => {
                     size = (2 * size).min(self.longest_row.max(size + 1));
@@ -145,8 +145,8 @@ impl Chunker {
     }
 }
 
-/// Where the last whole row ends, if one does. `bytes` begins a row, so a newline after an even number of
-/// quotes is outside them: a doubled quote within quotes counts twice and changes nothing.
+/// The end of the last complete row, if there is one. `bytes` starts at the start of a row, so a newline after an even
+/// number of quotes is outside quotes: a doubled quote within quotes counts twice and does not change the parity.
 pub(super) fn last_row_end(bytes: &[u8], has_quotes: bool) -> Option<usize> {
     if !has_quotes {
         return memrchr(b'\n', bytes).map(|newline| newline + 1);

@@ -470,7 +470,7 @@ mod tests {
         read(&part, &(0..part.fields.len()).collect::<Vec<_>>()).unwrap_err().to_string()
     }
 
-    /// A file whose kinds are settled by its first rows, and then one more.
+    /// The error for a row that comes after the rows from which the kinds were guessed.
     fn error_late(row: &str) -> (String, Option<String>) {
         let text = "a,b,c\n".to_string() + &"1,true,x\n".repeat(ROWS_LOOKED_AT as usize) + row;
         let part = open(text.as_bytes(), b',', true, 1 << 12).unwrap();

@@ -1,4 +1,4 @@
-//! Several files as one source: their columns must agree, their rows follow each other.
+//! Several files as one source: they must have the same columns, and their rows are concatenated.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::{OpenOptions, Scan, Source, Unit, arrow, libsvm, ndjson, parquet};
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::data::block::{Field, Kind};
 
-/// A unit is one of so many parts, for each core, of what is still to come.
+/// Each unit has at most 1/(this × cores) of the rows that are not yet read.
 const SHARES_A_CORE: u64 = 2;
 
-/// Files of one set of columns.
+/// Files with the same columns.
 pub(super) struct Files {
     parts: Arc<Vec<Box<dyn Part>>>,
     fields: Vec<Field>,
@@ -75,7 +75,7 @@ pub(super) fn open_part(input: Input, options: &OpenOptions) -> Result<Box<dyn P
 /// Gives all LIBSVM files the features that any of them has.
 pub(super) fn widen(parts: &mut [Box<dyn Part>], options: &OpenOptions) -> Result<()> {
     let sparse = || parts.iter().filter(|part| part.is_sparse());
-    // Messages about the range of indices name the file that reaches furthest.
+    // Error messages about the range of indices name the file with the highest index.
     let Some(widest) = sparse().max_by_key(|part| part.indices().map(|indices| indices.last)) else {
         return Ok(());
     };
@@ -85,7 +85,7 @@ pub(super) fn widen(parts: &mut [Box<dyn Part>], options: &OpenOptions) -> Resul
     Ok(())
 }
 
-/// The columns of all the parts, if they agree.
+/// The common columns of all parts; an error if they differ.
 fn agree(parts: &mut [Box<dyn Part>]) -> Result<Vec<Field>> {
     let Some(first) = parts.first() else { return Ok(Vec::new()) };
     let mut fields = first.fields().to_vec();
@@ -93,7 +93,7 @@ fn agree(parts: &mut [Box<dyn Part>]) -> Result<Vec<Field>> {
         check_same_names(&**first, &**part)?;
     }
     for (column, field) in fields.iter_mut().enumerate() {
-        // The first file that knows what the column holds decides for those in which it is missing so far.
+        // The first file that knows the kind of the column decides for files in which all its first values are missing.
         let decisive = parts.iter().position(|part| !part.is_undecided(column));
         let Some(decisive) = decisive else { continue };
         let wanted = parts[decisive].fields()[column].clone();
@@ -195,12 +195,12 @@ impl Source for Files {
     }
 }
 
-/// Opens one file after the other.
+/// Scans one file after the other.
 struct FilesScan {
     parts: Arc<Vec<Box<dyn Part>>>,
     columns: Vec<usize>,
     next: usize,
-    /// Position of the next file's first row, if all files know how many rows they have.
+    /// Position of the next file's first row, if the number of rows is known for all files.
     next_row: Option<u64>,
     current: Option<Box<dyn Scan>>,
 }

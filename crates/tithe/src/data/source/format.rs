@@ -1,4 +1,4 @@
-//! Formats, and telling them from the content.
+//! The file formats, and how they are detected from the content.
 
 use std::io::Read;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::input::{Input, Packing};
 use super::libsvm;
 use crate::base::error::{Error, ErrorKind, Result};
 
-/// How much of a file is looked at.
+/// Bytes of a file from which its format is detected.
 const HEAD: u64 = 1 << 16;
 
 /// The formats that can be read.
@@ -23,7 +23,7 @@ pub enum Format {
     Csv,
     /// Text delimited by tabs.
     Tsv,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Ndjson,
     /// LIBSVM and SVMlight: `label index:value …`.
     Libsvm,
@@ -34,7 +34,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All formats by the names that `--format` takes.
+    /// All formats, with the names that a user gives.
     pub const NAMES: [(&'static str, Format); 7] = [
         ("parquet", Format::Parquet),
         ("csv", Format::Csv),
@@ -45,7 +45,7 @@ impl Format {
         ("arrow-stream", Format::ArrowStream),
     ];
 
-    /// True if it is text, read in chunks and unpacked on the way.
+    /// True for text formats, which are read in chunks and decompressed on the fly.
     pub(super) fn is_text(self) -> bool {
         matches!(self, Format::Csv | Format::Tsv | Format::Ndjson | Format::Libsvm)
     }
@@ -62,7 +62,7 @@ impl FromStr for Format {
     }
 }
 
-/// How an input is packed and what it holds; `format` is what the user says.
+/// Detects the compression and the format of an input; `format` is the user's choice, if there is one.
 pub(super) fn detect(input: &Input, format: Option<Format>) -> Result<(Packing, Format)> {
     let path = input.path();
     let mut magic = Vec::new();
@@ -117,7 +117,7 @@ fn tell(path: &Path, head: &[u8]) -> Result<Format> {
     })
 }
 
-/// True if the name ends so, packed or not.
+/// True if the name has this ending, possibly followed by that of a compression.
 fn has_ending(path: &Path, ending: &str) -> bool {
     let name = path.to_string_lossy().to_lowercase();
     let name = name.trim_end_matches(".gz").trim_end_matches(".zst");

@@ -1,8 +1,8 @@
-//! What a column of a format without types holds, by its first values.
+//! Guesses the kind of a column from its first values, for formats without types.
 
 use crate::data::block::Kind;
 
-/// How many values of a column looked like what so far; missing ones look like nothing.
+/// Counts of the values of a column by what they look like; missing values are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Guess {
     numbers: usize,
@@ -23,13 +23,13 @@ impl Guess {
         self.words += 1;
     }
 
-    /// True if no value said anything.
+    /// True if all values are missing.
     pub fn is_undecided(&self) -> bool {
         *self == Guess::default()
     }
 
-    /// A few words or truths among numbers, wherever they stand, are mistakes, which reading the column will tell, and not a column of
-    /// text.
+    /// The kind that most values suggest. A few words or booleans among numbers are errors in the data, which are reported
+    /// when the column is read; they do not make it a text column.
     pub fn kind(self) -> Kind {
         let Guess { numbers, truths, words } = self;
         match (words, truths) {

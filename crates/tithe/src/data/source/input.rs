@@ -1,4 +1,5 @@
-//! Bytes that can be read as often as wanted: a file, or what came once (standard input, a pipe) and was kept.
+//! Bytes that can be read any number of times: a file, or a saved copy of what can be read only once (standard input, a
+//! pipe).
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -9,7 +10,7 @@ use bytes::Bytes;
 
 use crate::base::error::{Error, Result};
 
-/// Something to read, by the name that messages call it.
+/// An input and its name in messages.
 #[derive(Clone, Debug)]
 pub struct Input {
     path: PathBuf,
@@ -18,9 +19,9 @@ pub struct Input {
 
 #[derive(Clone, Debug)]
 enum Content {
-    /// A file, opened anew for each reading: thousands of part files must not all be open at once.
+    /// A file, which is opened for each read: thousands of part files must not all be open at the same time.
     File,
-    /// Held in memory or in a temporary file that has no name any more.
+    /// A copy in memory or in an unlinked temporary file.
     Kept(Store),
 }
 
@@ -36,8 +37,8 @@ impl Input {
         Input { path: path.into(), content: Content::File }
     }
 
-    /// Everything a reader gives, kept in memory up to `memory` bytes and beyond that in a temporary file,
-    /// which the system removes by itself.
+    /// A copy of everything from a reader: in memory up to `memory` bytes, and in a temporary file beyond, which the system
+    /// removes automatically.
     pub fn from_reader(name: impl Into<PathBuf>, mut reader: impl Read, memory: u64) -> Result<Input> {
         let path = name.into();
         let failed = |error| Error::io("read", &path, error);
@@ -63,7 +64,7 @@ impl Input {
         Input::from_spilled(path, file)
     }
 
-    /// What was written to a temporary file without a name.
+    /// The contents of an unlinked temporary file.
     pub(super) fn from_spilled(name: impl Into<PathBuf>, mut file: File) -> Result<Input> {
         let len = file
             .stream_position()
@@ -76,7 +77,7 @@ impl Input {
         Input { path: name.into(), content: Content::Kept(Store::Bytes(bytes.into())) }
     }
 
-    /// The name that messages call it.
+    /// The name in messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -96,7 +97,7 @@ impl Input {
     }
 }
 
-/// An open input, read at any place from any thread.
+/// An open input that any thread can read at any position.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     store: Store,
@@ -122,7 +123,7 @@ impl Handle {
         }
     }
 
-    /// Exactly `len` bytes from `offset` on.
+    /// Exactly `len` bytes from `offset`.
     pub fn bytes(&self, offset: u64, len: usize) -> io::Result<Bytes> {
         let end = offset.checked_add(len as u64).filter(|end| *end <= self.len());
         if end.is_none() {
@@ -145,7 +146,7 @@ impl Handle {
         }
     }
 
-    /// Reads on from `offset`.
+    /// A reader that starts at `offset`.
     pub fn reader(&self, offset: u64) -> HandleReader {
         HandleReader { handle: self.clone(), offset }
     }
@@ -155,8 +156,8 @@ fn ends_too_early() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "it ends too early")
 }
 
-/// Appends what stands in a file from `offset` on, as much as there is room for. The room is not cleared first: that took a tenth of
-/// the time of decoding Parquet.
+/// Appends bytes of a file from `offset` on, up to the capacity of `target`. The buffer is not zeroed first: that took a
+/// tenth of the time of decoding Parquet.
 #[cfg(unix)]
 fn append_file_at(file: &File, offset: u64, target: &mut Vec<u8>) -> io::Result<()> {
     loop {
@@ -167,7 +168,7 @@ fn append_file_at(file: &File, offset: u64, target: &mut Vec<u8>) -> io::Result<
     }
 }
 
-/// Appends what stands in a file from `offset` on, as much as there is room for.
+/// Appends bytes of a file from `offset` on, up to the capacity of `target`.
 #[cfg(windows)]
 fn append_file_at(file: &File, offset: u64, target: &mut Vec<u8>) -> io::Result<()> {
     let before = target.len();
@@ -187,7 +188,7 @@ fn read_file_at(file: &File, offset: u64, target: &mut [u8]) -> io::Result<usize
     std::os::windows::fs::FileExt::seek_read(file, target, offset)
 }
 
-/// A place in an open input.
+/// A reader at a position of an open input.
 pub(crate) struct HandleReader {
     handle: Handle,
     offset: u64,
@@ -201,7 +202,7 @@ impl Read for HandleReader {
     }
 }
 
-/// How text is packed.
+/// The compression of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packing {
     Plain,
@@ -210,17 +211,17 @@ pub(super) enum Packing {
 }
 
 impl Packing {
-    /// Told from the first bytes.
+    /// Detects the compression from the first bytes.
     pub fn of(head: &[u8]) -> Packing {
         match head {
             [0x1f, 0x8b, ..] => Packing::Gzip,
-            // A frame, or one to be skipped, with which some begin.
+            // A zstd frame, or a skippable frame before it.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Packing::Zstd,
             _ => Packing::Plain,
         }
     }
 
-    /// Reads what is packed in `input`.
+    /// A reader of the decompressed content of `input`.
     pub fn unpack(self, input: &Input) -> Result<Box<dyn Read + Send>> {
         let reader = input.open()?.reader(0);
         Ok(match self {
@@ -235,7 +236,7 @@ impl Packing {
         })
     }
 
-    /// The error of a failed reading: of the file system if plain, most likely of damage if packed.
+    /// The error of a failed read: from the file system if not compressed, otherwise most likely damaged data.
     pub fn failure(self, path: &Path, error: io::Error) -> Error {
         match self {
             Packing::Plain => Error::io("read", path, error),

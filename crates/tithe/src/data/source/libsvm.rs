@@ -369,7 +369,7 @@ impl Plan {
             match index.checked_sub(self.indices.first).and_then(|at| self.slots.get(at as usize + 1)) {
                 Some(Some(slot)) => columns[*slot][filled] = value,
                 Some(None) => {}
-                // Either the indices of this line do not increase, which the next ones will show, ...
+                // Either the indices of this line do not increase, which the next indices will show, ...
                 None => is_outside = true,
             }
         }

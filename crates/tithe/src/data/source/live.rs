@@ -1,4 +1,4 @@
-//! Sources that come only once and may have no end: standard input, a pipe, a file that grows.
+//! Sources that can be read only once and may never end: standard input, a pipe, a growing file.
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
@@ -18,23 +18,23 @@ use super::{OpenOptions, Scan, Source, open_inputs};
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::data::block::Field;
 
-/// More than this is not read before the first row is handed over.
+/// The largest number of bytes read before the first row is passed on.
 const LONGEST_HEAD: usize = 64 << 20;
-/// How long a source may be silent before the rows that came are taken for the first ones.
+/// If nothing arrives for this long, the kinds of the columns are guessed from the rows that have arrived.
 const SILENCE: Duration = Duration::from_secs(1);
-/// How often a file is looked at that grows.
+/// How often a growing file is polled.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Bytes that come once, as a source that can be scanned once.
+/// A source that can be scanned once.
 pub struct Live {
     part: Box<dyn Part>,
     reader: Mutex<Option<Box<dyn Read + Send>>>,
 }
 
-/// Opens bytes that come once. What the columns hold is told from the first rows, at most `look_at` of them, fewer if no more
-/// come for a second; or it is what `known` says, by name.
+/// Opens bytes that can be read once. The kinds of the columns are guessed from the first rows: at most `look_at`, fewer if
+/// no more arrive for a second. Columns in `known` have the kind given there.
 ///
-/// Formats that can only be read from a whole file (Parquet, Arrow files) are read to their end first.
+/// Formats that need the complete file (Parquet, Arrow files) are read to the end first.
 pub fn open_live(
     name: &Path,
     reader: impl Read + Send + 'static,
@@ -59,7 +59,7 @@ pub fn open_live(
 
     let mut beginning = whole_beginning(name, &head, at_end)?;
     let (_, format) = detect(&beginning, options.format)?;
-    // Where no header names the columns, the first rows do, so more of them are waited for.
+    // Without a header, the columns are taken from the first rows, so more rows are needed.
     if matches!(format, Format::Libsvm | Format::Ndjson) && !at_end {
         at_end = read_head(&mut reader, &mut head, look_at, None).map_err(failed)?;
         beginning = whole_beginning(name, &head, at_end)?;
@@ -81,7 +81,7 @@ pub fn open_live(
     Ok(Box::new(Live { part, reader: Mutex::new(Some(Box::new(all))) }))
 }
 
-/// Makes a column what it is known to be, if its format leaves a choice.
+/// Gives a column its known kind, if the format does not define it.
 fn agree(part: &mut dyn Part, known: &Field) -> Result<()> {
     let Some(column) = part.fields().iter().position(|field| field.name == known.name) else { return Ok(()) };
     part.decide(column, known.kind);
@@ -97,14 +97,14 @@ fn agree(part: &mut dyn Part, known: &Field) -> Result<()> {
     .into())
 }
 
-/// Reads until `head` has `len` bytes or there are no more; true at the end.
+/// Reads until `head` has `len` bytes or the input ends; true at the end.
 fn fill(reader: &mut dyn Read, head: &mut Vec<u8>, len: usize) -> io::Result<bool> {
     let wanted = len.saturating_sub(head.len()) as u64;
     reader.take(wanted).read_to_end(head)?;
     Ok(head.len() < len)
 }
 
-/// Bytes that another thread waits for, so that one need not wait for ever.
+/// Bytes that another thread reads, so that waiting for them can time out.
 struct Awaited {
     receiver: Receiver<io::Result<Vec<u8>>>,
     left: Cursor<Vec<u8>>,
@@ -134,7 +134,7 @@ impl Awaited {
         Awaited { receiver, left: Cursor::default(), is_over: false }
     }
 
-    /// The next bytes, none at the end; `None` if they do not come in time.
+    /// The next bytes, empty at the end; `None` if they do not arrive in time.
     fn next(&mut self, time: Option<Duration>) -> io::Result<Option<Vec<u8>>> {
         let left = std::mem::take(&mut self.left);
         let rest = &left.get_ref()[left.position() as usize..];
@@ -166,8 +166,8 @@ impl Read for Awaited {
     }
 }
 
-/// Reads the first rows of text, or the schema of an Arrow stream; true if there is nothing more. Text that is silent for so
-/// long is not waited for.
+/// Reads the first rows of text, or the schema of an Arrow stream; true at the end of the input. Stops waiting for text
+/// when none arrives for the given time.
 fn read_head(
     reader: &mut Awaited,
     head: &mut Vec<u8>,
@@ -182,9 +182,9 @@ fn read_head(
         return fill(reader, head, 8 + length.min(LONGEST_HEAD));
     }
     let mut found = memchr_iter(b'\n', head).count();
-    // One more than wanted: the first may be a header.
+    // One more than requested: the first may be a header.
     while found <= rows && head.len() < LONGEST_HEAD {
-        // With a header and a row one can begin.
+        // A header and one row are enough to start.
         match reader.next(silence.filter(|_| found > 1))? {
             Some(piece) if piece.is_empty() => return Ok(true),
             Some(piece) => {
@@ -197,13 +197,13 @@ fn read_head(
     Ok(false)
 }
 
-/// The whole rows among the first bytes.
+/// The complete rows among the first bytes.
 fn whole_beginning(name: &Path, head: &[u8], at_end: bool) -> Result<Input> {
     let len = if at_end { head.len() } else { whole_rows(head) };
     Input::from_reader(name, &head[..len], u64::MAX)
 }
 
-/// How many bytes are whole rows, or all where none are.
+/// The number of bytes of complete rows; all bytes if no row is complete.
 fn whole_rows(head: &[u8]) -> usize {
     let is_text = !head.starts_with(&[0xff; 4]);
     if is_text { last_row_end(head, true).unwrap_or(head.len()) } else { head.len() }
@@ -245,7 +245,7 @@ impl Source for Live {
     }
 }
 
-/// A file that grows: at its end the reader waits for more, until it is told to stop. Only whole lines are handed over.
+/// A growing file: at its end the reader waits for more until it is stopped. Only complete lines are returned.
 pub struct Growing {
     file: File,
     path: PathBuf,
@@ -255,7 +255,7 @@ pub struct Growing {
 }
 
 impl Growing {
-    /// The file from its beginning on; it ends when `stop` says so.
+    /// Reads the file from its beginning; the reader ends when `stop` returns true.
     pub fn open(path: &Path, stop: Arc<dyn Fn() -> bool + Send + Sync>) -> Result<Growing> {
         let file = File::open(path).map_err(|error| Error::io("read", path, error))?;
         Ok(Growing { file, path: path.to_path_buf(), offset: 0, held: Vec::new(), stop })
@@ -280,7 +280,7 @@ impl Read for Growing {
             if (self.stop)() {
                 return Ok(0);
             }
-            // A file that was emptied or replaced would be read from the wrong place.
+            // In a file that was truncated or replaced, the position would be wrong.
             if std::fs::metadata(&self.path)?.len() < self.offset {
                 return Err(io::Error::other("it has become shorter while it was followed"));
             }

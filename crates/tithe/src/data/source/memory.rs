@@ -1,4 +1,4 @@
-//! Data that is in memory already: columns, or Arrow record batches.
+//! Data in memory: columns, or Arrow record batches.
 
 use std::ops::Range;
 use std::path::Path;
@@ -14,12 +14,12 @@ use super::{Scan, Source, Unit};
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::data::block::{Column, Field, Kind, Segment};
 
-/// What messages call it.
+/// The name in messages.
 pub(super) const NAME: &str = "data in memory";
-/// Rows of a unit.
+/// Rows per unit.
 pub(super) const UNIT: usize = 65_536;
 
-/// Columns; a clone shares them.
+/// Columns in memory; a clone shares them.
 #[derive(Clone)]
 pub struct Columns {
     fields: Vec<Field>,
@@ -29,7 +29,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Columns of numbers by name, all of one length; nothing is copied.
+    /// Named columns of numbers, all of the same length; nothing is copied.
     pub fn new(columns: Vec<(String, Vec<f64>)>) -> Result<Columns> {
         let rows = columns.first().map_or(0, |(_, values)| values.len());
         let (names, values): (Vec<String>, Vec<ScalarBuffer<f64>>) =
@@ -49,7 +49,7 @@ impl Columns {
         Ok(Columns { fields: names.into_iter().map(number).collect(), rows, first_row: 0, is_sparse: false })
     }
 
-    /// Rows of these columns that some source decoded, the first of them at `first_row` of the whole input.
+    /// Decoded rows of these columns, the first of which is row `first_row` of the input.
     pub(crate) fn of_rows(fields: Vec<Field>, rows: Segment, first_row: u64, is_sparse: bool) -> Columns {
         Columns { fields, rows, first_row, is_sparse }
     }
@@ -112,7 +112,7 @@ impl Unit for Piece {
     }
 }
 
-/// Arrow record batches of one schema; a clone shares them.
+/// Arrow record batches with the same schema; a clone shares them.
 #[derive(Clone)]
 pub struct Batches {
     fields: Vec<Field>,
@@ -121,7 +121,7 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// The batches, one after the other; `schema` is that of each.
+    /// Concatenated batches, which all have this schema.
     pub fn new(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<Batches> {
         let path = Path::new(NAME);
         let fields = fields_of(&schema);
@@ -140,7 +140,7 @@ impl Batches {
         Ok(Batches { fields, batches: Arc::new(batches), rows })
     }
 
-    /// The same with one more column, as long as all the batches together.
+    /// The same batches with one more column, as long as all batches together.
     pub fn with_column(self, name: &str, values: &ArrayRef) -> Result<Batches> {
         if values.len() as u64 != self.rows {
             let what = format!("has {} rows where the data has {}", values.len(), self.rows);
@@ -165,7 +165,7 @@ impl Batches {
         Ok(Batches { fields, batches: Arc::new(batches), rows: self.rows })
     }
 
-    /// Reads a column as text, whatever it holds.
+    /// Reads a column as text, whatever its type.
     pub fn read_as_text(&mut self, name: &str) -> Result<()> {
         column_as_text(&mut self.fields, name)
     }

@@ -1,4 +1,4 @@
-//! Sources: files of any supported format, several of them, or standard input, as one sequence of rows.
+//! Data sources: one or several files of any supported format, standard input, or data in memory, as one sequence of rows.
 
 use std::path::{Path, PathBuf};
 
@@ -31,20 +31,20 @@ pub use ndjson::UniqueKeys;
 use crate::base::error::{Error, Result};
 use crate::data::block::{Field, Segment};
 
-/// Where rows come from: they can be read from the first to the last as often as wanted.
+/// A source of rows that can be scanned from the first row to the last any number of times.
 pub trait Source: Send + Sync {
-    /// The columns there are.
+    /// The columns.
     fn fields(&self) -> &[Field];
 
-    /// How many rows there are, where that is known without reading them: exactly so many must then come.
+    /// The number of rows, if it is known without reading them; a scan must then give exactly this many.
     fn rows(&self) -> Option<u64>;
 
-    /// Position of the first row, where the source is a part of something larger.
+    /// Position of the first row, if the source is a part of a larger table.
     fn first_row(&self) -> u64 {
         0
     }
 
-    /// The number of this part, where the source is one of many parts that are read apart from each other.
+    /// The number of this part, if the source is one of many parts that are read separately.
     fn part(&self) -> Option<u64> {
         None
     }
@@ -54,35 +54,35 @@ pub trait Source: Send + Sync {
         Vec::new()
     }
 
-    /// True if the source leaves out zeros (LIBSVM): its columns are scaled but not centred.
+    /// True if zeros are not stored (LIBSVM): such columns are scaled but not centred.
     fn is_sparse(&self) -> bool {
         false
     }
 
-    /// Starts reading the named columns (positions in [`Source::fields`]) from the first row on.
+    /// Starts reading the given columns (positions in [`Source::fields`]) from the first row.
     fn scan(&self, columns: &[usize]) -> Result<Box<dyn Scan>>;
 }
 
-/// One reading of a source. Units come in the order of the rows; each may be decoded on any thread.
+/// One scan of a source. Units come in the order of the rows; each can be decoded on any thread.
 pub trait Scan: Send {
-    /// The next unit, or `None` at the end. Does as little as it can: the caller holds a lock.
+    /// The next unit, or `None` at the end. Must be fast, because the caller holds a lock.
     fn next_unit(&mut self) -> Result<Option<Box<dyn Unit>>>;
 }
 
-/// Some consecutive rows, not yet decoded.
+/// Consecutive rows that are not decoded yet.
 pub trait Unit: Send {
-    /// Position of the first row in the whole input, where that is known before the rows ahead are decoded.
+    /// Position of the first row in the input, if it is known before the rows ahead are decoded.
     fn first_row(&self) -> Option<u64>;
 
-    /// The file it comes from. Errors count rows from the start of the unit; the engine adds those ahead
-    /// of it in the same file.
+    /// The file of the rows. Errors count rows from the start of the unit; the engine adds the number of rows before it in
+    /// the same file.
     fn file(&self) -> &Path;
 
-    /// Decodes the rows and hands them over, in order.
+    /// Decodes the rows and passes them to `emit`, in order.
     fn decode(self: Box<Self>, emit: &mut dyn FnMut(Segment) -> Result<()>) -> Result<()>;
 
-    /// The same, but rows that cannot be read are left out, each told to `bad`. Formats that cannot tell one row from the
-    /// next once something is wrong fail as before.
+    /// Like [`Unit::decode`], but skips rows that cannot be read and reports each to `bad`. Formats that cannot find the next
+    /// row after an error fail like [`Unit::decode`].
     fn decode_leniently(
         self: Box<Self>,
         emit: &mut dyn FnMut(Segment) -> Result<()>,
@@ -95,21 +95,21 @@ pub trait Unit: Send {
 /// How inputs are opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// The format, where it is not to be told from the content.
+    /// The format; `None` to detect it from the content.
     pub format: Option<Format>,
-    /// CSV and TSV: true if the first row holds the names of the columns; else they are `x1`, `x2`, ….
+    /// CSV and TSV: true if the first row contains the names of the columns; otherwise they are `x1`, `x2`, ….
     pub header: bool,
-    /// LIBSVM: whether feature indices begin at 0; `None` if that is so only where index 0 occurs.
+    /// LIBSVM: whether feature indices begin at 0; `None` if they do when index 0 occurs.
     pub zero_based: Option<bool>,
-    /// LIBSVM: the highest feature index there is at least, for data that should have the columns of other data.
+    /// LIBSVM: the minimum of the highest feature index, for data that must have the columns of other data.
     pub features: Option<u32>,
-    /// NDJSON: whether a key that none of the first rows has is an error; else it is left out.
+    /// NDJSON: whether a key that does not occur in the first rows is an error; otherwise it is ignored.
     pub refuse_late_keys: bool,
-    /// Columns read as text, whatever they look like.
+    /// Columns that are read as text, whatever their values look like.
     pub text: Vec<String>,
-    /// True if rows that cannot be read will be left out: then they have no say in what the columns hold.
+    /// True if rows that cannot be read will be skipped: they are then ignored when the kinds of the columns are guessed.
     pub lenient: bool,
-    /// Bytes of standard input held in memory; beyond that it goes to a temporary file.
+    /// Bytes of standard input kept in memory; longer input goes to a temporary file.
     pub memory: u64,
 }
 
@@ -128,18 +128,18 @@ impl Default for OpenOptions {
     }
 }
 
-/// Opens files, globs, directories of part files and standard input (`-`), any mix of them, as one source.
+/// Opens any mix of files, globs, directories of part files and standard input (`-`) as one source.
 pub fn open(inputs: &[String], options: &OpenOptions) -> Result<Box<dyn Source>> {
     open_inputs(find_inputs(inputs, options.memory)?, options)
 }
 
-/// What files, globs, directories and standard input (`-`) stand for, to be opened more than once; standard input is
-/// held in `memory` bytes, and beyond that in a temporary file.
+/// The inputs that files, globs, directories and standard input (`-`) mean; they can be opened more than once. Up to
+/// `memory` bytes of standard input are kept in memory, and longer input in a temporary file.
 pub fn find_inputs(names: &[String], memory: u64) -> Result<Vec<Input>> {
     names::inputs(names, memory)
 }
 
-/// Opens inputs that are at hand, one after the other as one source.
+/// Opens inputs as one source, one after the other.
 pub fn open_inputs(inputs: Vec<Input>, options: &OpenOptions) -> Result<Box<dyn Source>> {
     Ok(Box::new(files::Files::open(inputs, options)?))
 }

@@ -1,4 +1,4 @@
-//! From what the user named (files, globs, directories, standard input) to the inputs it stands for.
+//! Finds the inputs that the user's names (files, globs, directories, standard input) mean.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::input::Input;
 use crate::base::error::{Error, ErrorKind, Result};
 
-/// The inputs in the order named; those of a glob or a directory sorted by name.
+/// The inputs in the given order; those of a glob or directory are sorted by name.
 pub(super) fn inputs(names: &[String], memory: u64) -> Result<Vec<Input>> {
     let mut paths = Vec::new();
     for name in names {
@@ -19,7 +19,7 @@ pub(super) fn inputs(names: &[String], memory: u64) -> Result<Vec<Input>> {
     if paths.is_empty() {
         return Err(nothing("", "name a file, a directory, or - for standard input"));
     }
-    // A file both named and matched by a glob would silently count twice.
+    // A file that is both named and matched by a glob would be read twice.
     let mut seen = hashbrown::HashSet::with_hasher(std::hash::RandomState::new());
     for path in &paths {
         let same = path.as_ref().map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
@@ -39,12 +39,12 @@ fn open(path: Option<PathBuf>, memory: u64) -> Result<Input> {
     if fs::metadata(&path).map_err(failed)?.is_file() {
         return Ok(Input::file(path));
     }
-    // A pipe gives its bytes only once.
+    // A pipe can be read only once.
     let pipe = fs::File::open(&path).map_err(failed)?;
     Input::from_reader(path, pipe, memory)
 }
 
-/// The files that a name stands for.
+/// The files that a name means.
 fn files(name: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(name);
     match fs::metadata(path) {
@@ -61,7 +61,7 @@ fn directory(name: &str, path: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        // Names of this kind are notes of the program that wrote the parts.
+        // Such files are markers of the program that wrote the parts, not data.
         let is_note = entry.file_name().to_string_lossy().starts_with(['_', '.']);
         if !is_note && entry.path().is_file() {
             files.push(entry.path());

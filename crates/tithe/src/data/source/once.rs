@@ -1,4 +1,4 @@
-//! Record batches that come once: kept in memory up to a budget, beyond that in a temporary file.
+//! Saves record batches that can be read only once: in memory up to a budget, and in a temporary file beyond.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -12,16 +12,16 @@ use super::input::Input;
 use super::memory::{Batches, NAME};
 use crate::base::error::{Error, ErrorKind, Result};
 
-/// What came once and can be read as often as wanted.
+/// Saved batches that can be read any number of times.
 #[derive(Clone)]
 pub enum Kept {
     /// In memory.
     Batches(Batches),
-    /// In a temporary file without a name, as an Arrow stream; the system removes it by itself.
+    /// In an unlinked temporary file, as an Arrow stream; the system removes it automatically.
     File(Input),
 }
 
-/// Takes all batches and keeps them, in memory up to `memory` bytes. Stops if `cancelled` says so.
+/// Reads and saves all batches, in memory up to `memory` bytes. Stops when `cancelled` returns true.
 pub fn keep(
     schema: SchemaRef,
     batches: impl Iterator<Item = std::result::Result<RecordBatch, ArrowError>>,
@@ -73,7 +73,7 @@ pub fn keep(
     }
 }
 
-/// Bytes of the rows of a batch, not of all that they may share memory with.
+/// Bytes of the rows of a batch, without other rows in the same buffers.
 fn batch_bytes(batch: &RecordBatch) -> u64 {
     let sizes = batch.columns().iter().map(|column| {
         column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size())

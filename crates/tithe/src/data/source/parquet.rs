@@ -1,4 +1,4 @@
-//! Parquet: one unit per row group, or several where the groups are large.
+//! Parquet files: one unit per row group, or several if the groups are large.
 
 use std::io::BufReader;
 use std::ops::Range;
@@ -23,10 +23,9 @@ use super::{Scan, Unit};
 use crate::base::error::Result;
 use crate::data::block::{Field, Kind, Segment};
 
-/// Rows decoded at a time, from one multiple of it to the next: as blocks are, so that few must be put together from two
-/// pieces.
+/// Rows decoded at a time, starting at multiples of this number like blocks, so that few blocks consist of two pieces.
 const BATCH: u64 = 65_536;
-/// Pages of a unit, at least, where a row group is cut.
+/// The minimum number of pages per unit if a row group is divided.
 const PAGES: u64 = 4;
 
 impl Length for Handle {
@@ -52,17 +51,17 @@ pub(super) struct ParquetFile {
     input: Arc<Input>,
     metadata: ArrowReaderMetadata,
     fields: Vec<Field>,
-    /// How row groups become units, where that was said.
+    /// How row groups are divided into units, if they are.
     division: Option<Division>,
 }
 
 impl ParquetFile {
-    /// Reads the schema and where the row groups are.
+    /// Reads the schema and the positions of the row groups.
     pub fn open(input: Arc<Input>) -> Result<ParquetFile> {
         let handle = input.open()?;
         let path = input.path();
         let (metadata, fields) = guarded(path, "Parquet", || {
-            // The number of pages is wanted.
+            // The page statistics give the number of pages.
             let options = ArrowReaderOptions::new().with_encoding_stats_as_mask(false);
             let metadata = ArrowReaderMetadata::load(&handle, options)?;
             let fields = fields_of(metadata.schema());
@@ -81,7 +80,7 @@ impl ParquetFile {
     }
 }
 
-/// How many rows the longest pages of a row group have, on average over a column; all rows where that is not told.
+/// Rows per page of the column with the longest pages in a row group; all rows if the file does not say.
 fn page_rows(group: &RowGroupMetaData) -> u64 {
     let rows = u64::try_from(group.num_rows()).unwrap_or(0);
     let is_data = |kind| matches!(kind, PageType::DATA_PAGE | PageType::DATA_PAGE_V2);
@@ -93,7 +92,7 @@ fn page_rows(group: &RowGroupMetaData) -> u64 {
     rows / pages.min().unwrap_or(0).max(1)
 }
 
-/// How many rows a row group has, by the metadata.
+/// Number of rows of a row group by the metadata.
 fn group_rows(metadata: &ArrowReaderMetadata, group: usize) -> u64 {
     u64::try_from(metadata.metadata().row_group(group).num_rows()).unwrap_or(0)
 }
@@ -135,7 +134,7 @@ impl Part for ParquetFile {
         for group in 0..self.groups() {
             let rows = group_rows(&self.metadata, group);
             let place = next_row.unwrap_or(0);
-            // A piece that begins within a page unpacks all of it: pieces of several pages waste little.
+            // A piece that starts within a page decompresses the entire page, so pieces of several pages waste little.
             let least = page_rows(self.metadata.metadata().row_group(group)).saturating_mul(PAGES).max(BATCH);
             let most = |position| self.division.map_or(u64::MAX, |division| division.unit_rows(position));
             for rows in pieces_of(place..place.saturating_add(rows), least, most) {
@@ -157,7 +156,7 @@ impl Part for ParquetFile {
     }
 }
 
-/// What all units of a scan share.
+/// What to read; shared by all units of a scan.
 struct Plan {
     handle: Handle,
     input: Arc<Input>,
@@ -169,19 +168,19 @@ struct Plan {
 /// Some rows of a row group.
 struct Piece {
     group: usize,
-    /// Counted from the start of the group.
+    /// Positions from the start of the group.
     rows: Range<u64>,
-    /// Where they stand in the input, as far as it is known.
+    /// Their position in the input, if it is known.
     first_row: Option<u64>,
 }
 
-/// Cuts a range into pieces that end at multiples of [`BATCH`] or with the range: of about as many rows as `most` says for
-/// the place where a piece begins, but of no fewer than `least`.
+/// Divides a range into pieces that end at multiples of [`BATCH`] or at the end of the range. A piece that begins at a
+/// position has about `most(position)` rows, and at least `least`.
 fn pieces_of(rows: Range<u64>, least: u64, most: impl Fn(u64) -> u64) -> impl Iterator<Item = Range<u64>> {
     let mut start = rows.start;
     std::iter::from_fn(move || {
         let cut = start.saturating_add(most(start).max(least)).div_ceil(BATCH).saturating_mul(BATCH);
-        // What would be left must be worth a piece.
+        // The remaining rows must be enough for another piece.
         let end = if cut.saturating_add(least) <= rows.end { cut } else { rows.end };
         let piece = start..end;
         start = end;
@@ -217,7 +216,7 @@ impl Unit for ParquetUnit {
 
     fn decode(self: Box<Self>, emit: &mut dyn FnMut(Segment) -> Result<()>) -> Result<()> {
         let Piece { group, rows, first_row } = &self.piece;
-        // What stands ahead of the first block is decoded by itself, so that batches and blocks begin together.
+        // Rows before the first block are decoded separately, so that batches and blocks start at the same rows.
         let head = (BATCH - first_row.unwrap_or(0) % BATCH) % BATCH;
         let head = head.min(rows.end - rows.start);
         let mut decoded = 0;
@@ -226,7 +225,7 @@ impl Unit for ParquetUnit {
                 decoded += self.plan.decode(*group, part, emit)?;
             }
         }
-        // Positions were given out by the row counts of the metadata.
+        // Row positions were computed from the row counts in the metadata.
         guarded(self.file(), "Parquet", || match decoded == rows.end - rows.start {
             true => Ok(()),
             false => Err(format!("row group {group} does not hold as many rows as it says")),
@@ -235,7 +234,7 @@ impl Unit for ParquetUnit {
 }
 
 impl Plan {
-    /// Decodes some rows of a row group, and tells how many there were.
+    /// Decodes some rows of a row group and returns their number.
     fn decode(
         &self,
         group: usize,
@@ -253,7 +252,7 @@ impl Plan {
             .with_batch_size(BATCH as usize);
             let last = group_rows(&self.metadata, group);
             if rows != (0..last) {
-                // At the end one more is asked for: rows that the metadata does not know of must be noticed.
+                // At the end one more row is requested, to detect rows that the metadata does not count.
                 let wanted = rows.end - rows.start + u64::from(rows.end == last);
                 builder = builder.with_row_selection(RowSelection::from(vec![
                     RowSelector::skip(rows.start as usize),
@@ -296,7 +295,7 @@ mod tests {
                 next = piece.end;
                 prop_assert!(piece.end % BATCH == 0 || piece.end == rows.end);
                 prop_assert!(piece.end - piece.start >= least.min(len));
-                // What is too small for a piece of its own goes with the one ahead of it.
+                // Rows too few for their own piece are added to the piece before.
                 let most = division.unit_rows(piece.start).max(least) + BATCH + least;
                 prop_assert!(piece.end - piece.start < most);
             }

@@ -1,4 +1,4 @@
-//! One file of the input, whatever its format, and the checks they share.
+//! One file of the input in any format, and checks that all formats share.
 
 use std::io::Read;
 use std::path::Path;
@@ -10,27 +10,27 @@ use super::Scan;
 
 /// One file of the input.
 pub(super) trait Part: Send + Sync {
-    /// Its name in messages.
+    /// The name in messages.
     fn file(&self) -> &Path;
 
-    /// Its columns.
+    /// The columns.
     fn fields(&self) -> &[Field];
 
-    /// How many rows it has, where that is known; then the position of each unit is known too.
+    /// The number of rows, if it is known; then the position of each unit is known as well.
     fn rows(&self) -> Option<u64>;
 
-    /// True if only values are missing where the kind of that column was looked for.
+    /// True if the kind of this column could not be guessed, because all values in the first rows are missing.
     fn is_undecided(&self, _column: usize) -> bool {
         false
     }
 
-    /// Reads a column that [is undecided](Part::is_undecided) as another file has it.
+    /// Sets the kind of a column that [is undecided](Part::is_undecided) to the kind it has in another file.
     fn decide(&mut self, _column: usize, _kind: Kind) {}
 
-    /// Reads a column as text, whatever it holds.
+    /// Reads a column as text, whatever its values are.
     fn read_as_text(&mut self, column: usize) -> Result<()>;
 
-    /// True if zeros are left out.
+    /// True if zeros are not stored.
     fn is_sparse(&self) -> bool {
         false
     }
@@ -40,16 +40,17 @@ pub(super) trait Part: Send + Sync {
         None
     }
 
-    /// LIBSVM: has all these features.
+    /// LIBSVM: sets the range of feature indices.
     fn widen(&mut self, _indices: Indices) {}
 
-    /// Makes units of no more than about as many rows as this says, where that can be chosen.
+    /// Limits the number of rows per unit, if the format allows.
     fn divide(&mut self, _division: Division) {}
 
-    /// Starts reading; `first_row` is the position of the first row in the whole input, where it is known.
+    /// Starts reading; `first_row` is the position of the first row in the input, if it is known.
     fn scan(&self, columns: &[usize], first_row: Option<u64>) -> Result<Box<dyn Scan>>;
 
-    /// Starts reading plain bytes that come only once, and may come slowly; this part was opened on their beginning.
+    /// Starts reading uncompressed bytes that can be read once and may arrive slowly; this part was opened from their
+    /// beginning.
     fn scan_once(&self, _columns: &[usize], _reader: Box<dyn Read + Send>) -> Result<Box<dyn Scan>> {
         Err(ErrorKind::Malformed {
             path: self.file().to_path_buf(),
@@ -60,31 +61,31 @@ pub(super) trait Part: Send + Sync {
     }
 }
 
-/// How the rows of an input become units: each a share of what is still to come, so that there are few, and yet all
-/// cores have work to the end.
+/// How the rows of an input are divided into units: each is a fraction of the rows that remain, so that there are few
+/// units and all cores have work until the end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Division {
-    /// Rows of the whole input.
+    /// Number of rows of the input.
     pub rows: u64,
-    /// A unit is one of so many parts of what is still to come.
+    /// A unit has this fraction of the remaining rows: 1/`shares`.
     pub shares: u64,
 }
 
 impl Division {
-    /// How many rows a unit may have that begins at this position of the input.
+    /// The largest number of rows of a unit that begins at this position of the input.
     pub fn unit_rows(self, position: u64) -> u64 {
         self.rows.saturating_sub(position).div_ceil(self.shares.max(1))
     }
 }
 
-/// Feature indices of a LIBSVM file, from the first to the last that may occur.
+/// The range of feature indices of a LIBSVM file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Indices {
     pub first: u32,
     pub last: u32,
 }
 
-/// Refuses columns of a kind that cannot be used, and positions that there are not.
+/// Returns an error for columns that cannot be used and for positions that do not exist.
 pub(super) fn check_columns(fields: &[Field], columns: &[usize]) -> Result<()> {
     for &column in columns {
         let Some(field) = fields.get(column) else {
@@ -102,7 +103,7 @@ pub(super) fn check_columns(fields: &[Field], columns: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a name that occurs twice.
+/// Returns an error if a name occurs twice.
 pub(super) fn check_names(path: &Path, names: &[String], help: Option<&str>) -> Result<()> {
     let mut seen = hashbrown::HashSet::with_hasher(std::hash::RandomState::new());
     for name in names {

@@ -1,4 +1,4 @@
-//! Partitions: parts of a table that are read apart from each other, each where it lies.
+//! Partitions: parts of a table that are read separately, each on its own machine.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,10 +12,10 @@ use super::{Scan, Source, Unit};
 use crate::base::error::{Error, Result};
 use crate::data::block::Field;
 
-/// What messages call it.
+/// The name in messages.
 const NAME: &str = "the partition";
 
-/// A source that is one of many parts of a table.
+/// One of many parts of a table.
 pub struct Partition {
     rows: Box<dyn Source>,
     number: u64,
@@ -23,7 +23,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Part `number` of a table, of which `first_row` rows stand ahead of it.
+    /// Part `number` of a table, with `first_row` rows before it.
     pub fn new(rows: Box<dyn Source>, number: u64, first_row: u64) -> Partition {
         Partition { rows, number, first_row }
     }
@@ -59,7 +59,7 @@ impl Source for Partition {
     }
 }
 
-/// Record batches that come once and are read once: one pass, and nothing is kept.
+/// Record batches that can be read once: they serve one pass and are not saved.
 pub struct Passing {
     name: &'static str,
     fields: Vec<Field>,
@@ -75,12 +75,12 @@ impl Passing {
         Ok(Passing { name: NAME, fields, batches: Mutex::new(Some(batches)) })
     }
 
-    /// The same, called otherwise in messages: it need not be a part of anything.
+    /// Sets another name for messages, for batches that are not a partition.
     pub fn called(self, name: &'static str) -> Passing {
         Passing { name, ..self }
     }
 
-    /// Reads a column as text, whatever it holds.
+    /// Reads a column as text, whatever its type.
     pub fn read_as_text(&mut self, name: &str) -> Result<()> {
         column_as_text(&mut self.fields, name)
     }

@@ -1,26 +1,26 @@
-//! The fields of a row of delimited text (RFC 4180), one at a time.
+//! Splits rows of delimited text (RFC 4180) into fields.
 
 use std::borrow::Cow;
 
 use memchr::{memchr, memchr2};
 
-/// One field as it is written.
+/// One field of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token<'a> {
-    /// Without the spaces around it, its quotes removed and doubled ones made single.
+    /// Its text without surrounding spaces, without quotes, and with doubled quotes replaced by single ones.
     pub text: Cow<'a, [u8]>,
-    /// True if it stood between quotes.
+    /// True if it was quoted.
     pub is_quoted: bool,
-    /// Where the delimiter, the newline, or the end of the text stands.
+    /// The position of the delimiter, the newline, or the end of the text.
     pub end: usize,
 }
 
-/// What can be wrong with quotes.
+/// Errors in quoting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// A quoted field that does not end.
     Unclosed,
-    /// A quote within a field that is not quoted: rows could not be told apart any more.
+    /// A quote within a field that is not quoted, which makes the ends of rows ambiguous.
     StrayQuote,
     /// Text between a closing quote and the next delimiter.
     AfterQuote,
@@ -67,7 +67,7 @@ fn is_space(byte: u8, delimiter: u8) -> bool {
     byte == b' ' || (byte == b'\t' && delimiter != b'\t')
 }
 
-/// The quoted field whose opening quote stands before `at`.
+/// The quoted field whose opening quote is just before `at`.
 fn quoted(bytes: &[u8], at: usize, delimiter: u8) -> Result<Token<'_>, Fault> {
     let mut text = Cow::Borrowed(&bytes[at..at]);
     let mut from = at;
@@ -94,10 +94,10 @@ fn quoted(bytes: &[u8], at: usize, delimiter: u8) -> Result<Token<'_>, Fault> {
     Ok(Token { text, is_quoted: true, end })
 }
 
-/// The next row's fields and where the row after it begins; `None` at the end. Blank lines are no rows.
+/// The fields of a row and the position of the next row; `None` at the end. Blank lines are skipped.
 pub(super) type Row<'a> = Option<(Vec<Token<'a>>, usize)>;
 
-/// Splits the next row at `at`: plain and slow, for headers and for finding out kinds.
+/// Splits the row at `at`. This plain and slow version serves headers and the guessing of kinds.
 pub(super) fn row(bytes: &[u8], mut at: usize, delimiter: u8) -> Result<Row<'_>, Fault> {
     at = skip_blank(bytes, at);
     if at >= bytes.len() {

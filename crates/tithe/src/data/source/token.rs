@@ -1,16 +1,16 @@
-//! What a piece of text means: a number, true or false, or a missing value.
+//! Interprets a field of text as a number, a boolean or a missing value.
 
 use crate::data::block::{INEXACT, MISSING};
 
-/// 2⁵³: up to here every integer is an `f64`.
+/// 2⁵³: every integer up to this is exact as `f64`.
 pub(super) const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// True if the text stands for a missing value.
+/// True if the text means a missing value.
 pub(super) fn is_missing(text: &[u8]) -> bool {
     matches!(text, b"" | b"NA" | b"N/A" | b"NaN" | b"nan" | b"null" | b"NULL")
 }
 
-/// The number that the text (without spaces around it) stands for, marked if missing or inexact.
+/// The number in a text without surrounding spaces; special values mark missing and inexact numbers.
 pub(super) fn number(text: &[u8]) -> Option<f64> {
     if is_missing(text) {
         return Some(MISSING);
@@ -25,7 +25,7 @@ pub(super) fn number(text: &[u8]) -> Option<f64> {
     }
 }
 
-/// True or false, in any case, as 1 and 0, or missing.
+/// A boolean, in upper or lower case, as 1 or 0, or the mark of a missing value.
 pub(super) fn boolean(text: &[u8]) -> Option<f64> {
     if text.eq_ignore_ascii_case(b"true") {
         Some(1.0)
@@ -50,7 +50,7 @@ fn is_inexact_integer(text: &[u8]) -> bool {
     magnitude > 1 << 53
 }
 
-/// The text for a message: short and on one line.
+/// The text as messages show it: short and on one line.
 pub(super) fn shown(text: &[u8]) -> String {
     const LONGEST: usize = 40;
     let text = String::from_utf8_lossy(text);
