@@ -2,7 +2,7 @@
 
 use crate::base::error::{Error, Result};
 use crate::coreset::Coreset;
-use crate::coreset::calibration::certificate::{Certificate, Gaussian};
+use crate::coreset::calibration::certificate::{Certificate, approximation};
 use crate::encoding::full_data::{Identity, identity_as};
 use crate::engine::Engine;
 use crate::mode::search::{Pilot, Search};
@@ -59,7 +59,7 @@ pub fn certify(engine: &impl Engine, coreset: &Coreset, settings: &CertifySettin
         let search =
             Search::from_pilot(&coreset.encoding, None, &prior_precision, pilot, identity.rows, facts.seed)?;
         let mode = search.mode(engine, None)?;
-        let full = Gaussian { mean: mode.mode, precision: mode.precision };
+        let full = approximation(mode.mode, mode.precision, "the full data's")?;
         Certificate::new(&points, &full, &prior_precision, None)
     })?;
     Ok(Certified { certificate, identity, same_data })

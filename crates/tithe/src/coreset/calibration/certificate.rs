@@ -12,20 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::data::points::Points;
+use crate::model::Gaussian;
 use crate::model::divergence::{GOOD, INDISTINGUISHABLE};
 use crate::model::newton::mode_of_points;
 
 /// A whitened eigenvalue below this is a direction the coreset misses: it knows less than half of what the data know.
 const DEFICIENT: f64 = 0.5;
-
-/// A Gaussian approximation: the maximum of a log-posterior and the negative Hessian there.
-#[derive(Clone, Debug)]
-pub struct Gaussian {
-    /// The maximum.
-    pub mean: Vec<f64>,
-    /// The negative log-posterior's Hessian, prior included; symmetric.
-    pub precision: Mat<f64>,
-}
 
 /// A direction of which the coreset knows too little.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -114,10 +106,15 @@ impl Certificate {
         prior_precision: &[f64],
         predicted_kl: Option<f64>,
     ) -> Result<Certificate> {
-        let own = mode_of_points(coreset, prior_precision, full.mean.clone())?;
-        let own = Gaussian { mean: own.mode, precision: own.precision };
+        let own = mode_of_points(coreset, prior_precision, full.mean().to_vec())?;
+        let own = approximation(own.mode, own.precision, "the coreset's")?;
         compare(&own, full, coreset.len(), predicted_kl)
     }
+}
+
+/// The normal approximation of a posterior at its mode; `whose` names the posterior in an error.
+pub(crate) fn approximation(mode: Vec<f64>, precision: Mat<f64>, whose: &str) -> Result<Gaussian> {
+    Gaussian::from_precision(mode, precision).ok_or_else(|| not_positive_definite(whose))
 }
 
 fn not_positive_definite(whose: &str) -> Error {
@@ -132,11 +129,11 @@ fn not_positive_definite(whose: &str) -> Error {
 
 /// The certificate for two Gaussian approximations.
 fn compare(own: &Gaussian, full: &Gaussian, rows: usize, predicted_kl: Option<f64>) -> Result<Certificate> {
-    let dim = full.mean.len();
-    let factor = full.precision.llt(Side::Lower).map_err(|_| not_positive_definite("the full data's"))?;
-    let own_factor = own.precision.llt(Side::Lower).map_err(|_| not_positive_definite("the coreset's"))?;
+    let dim = full.dim();
+    let factor = full.precision().llt(Side::Lower).map_err(|_| not_positive_definite("the full data's"))?;
+    let own_factor = own.precision().llt(Side::Lower).map_err(|_| not_positive_definite("the coreset's"))?;
     // The coreset's Hessian whitened by the full one: L⁻¹ H̃ L⁻ᵀ.
-    let mut half = own.precision.clone();
+    let mut half = own.precision().clone();
     faer::linalg::triangular_solve::solve_lower_triangular_in_place(factor.L(), half.as_mut(), Par::Seq);
     let mut whitened = half.transpose().to_owned();
     faer::linalg::triangular_solve::solve_lower_triangular_in_place(factor.L(), whitened.as_mut(), Par::Seq);
@@ -148,8 +145,8 @@ fn compare(own: &Gaussian, full: &Gaussian, rows: usize, predicted_kl: Option<f6
     })?;
     // Less than that is rounding, and may be negative.
     let values: Vec<f64> = (0..dim).map(|i| eigen.S()[i].max(f64::EPSILON)).collect();
-    let shift: Vec<f64> = own.mean.iter().zip(&full.mean).map(|(a, b)| a - b).collect();
-    let mut kl = 0.5 * quadratic(full.precision.as_ref(), &shift);
+    let shift: Vec<f64> = own.mean().iter().zip(full.mean()).map(|(a, b)| a - b).collect();
+    let mut kl = 0.5 * quadratic(full.precision().as_ref(), &shift);
     // ½(1/e − 1 + ln e) without cancellation where e is near 1.
     kl += values.iter().map(|&e| 0.5 * ((1.0 - e) / e + (e - 1.0).ln_1p())).sum::<f64>();
     let covariance = factor.solve(Mat::<f64>::identity(dim, dim));
@@ -236,11 +233,15 @@ mod tests {
         points
     }
 
+    fn gaussian(mean: Vec<f64>, precision: Mat<f64>) -> Gaussian {
+        Gaussian::from_precision(mean, precision).expect("positive definite")
+    }
+
     const PRIOR: [f64; 3] = [0.25; 3];
 
     fn full(points: &Points) -> Gaussian {
         let mode = mode_of_points(points, &PRIOR, vec![0.0; 3]).expect("a mode");
-        Gaussian { mean: mode.mode, precision: mode.precision }
+        approximation(mode.mode, mode.precision, "the full data's").expect("positive definite")
     }
 
     #[test]
@@ -255,8 +256,8 @@ mod tests {
     #[test]
     fn the_divergence_agrees_with_the_dense_formula() {
         // Two dimensions, by hand: Σ⁻¹ = precision, KL = ½[tr(P_f Σ_o) − 2 + δᵀP_fδ + ln(det P_o/det P_f)].
-        let own = Gaussian { mean: vec![0.3, -0.2], precision: faer::mat![[2.0, 0.5], [0.5, 1.0]] };
-        let full = Gaussian { mean: vec![0.1, 0.1], precision: faer::mat![[3.0, -0.4], [-0.4, 0.7]] };
+        let own = gaussian(vec![0.3, -0.2], faer::mat![[2.0, 0.5], [0.5, 1.0]]);
+        let full = gaussian(vec![0.1, 0.1], faer::mat![[3.0, -0.4], [-0.4, 0.7]]);
         let det_own: f64 = 2.0 * 1.0 - 0.25;
         let det_full: f64 = 3.0 * 0.7 - 0.16;
         let trace = (3.0 * 1.0 - (-0.4) * 0.5 - (-0.4) * 0.5 + 0.7 * 2.0) / det_own;
@@ -289,12 +290,12 @@ mod tests {
     /// With next to no information in a direction, and so little that rounding has the last word.
     #[test]
     fn a_direction_without_information_is_no_good_sign() {
-        let full = Gaussian { mean: vec![0.0; 3], precision: Mat::from_fn(3, 3, |i, j| f64::from(i == j)) };
+        let full = Gaussian::standard(3);
         for least in [1e-14, 1e-17, 1e-40, 1e-300] {
             let diagonal = [1.0, least, 1.0];
             let precision = Mat::from_fn(3, 3, |i, j| if i == j { diagonal[i] } else { 0.0 });
-            let certificate = compare(&Gaussian { mean: vec![0.0; 3], precision }, &full, 100, None)
-                .expect("a certificate");
+            let certificate =
+                compare(&gaussian(vec![0.0; 3], precision), &full, 100, None).expect("a certificate");
             assert!(certificate.kl > 1e12 && certificate.kl.is_finite(), "{least}: {}", certificate.kl);
             assert!(matches!(certificate.verdict, Verdict::TooSmall { .. }), "{least}");
             assert_eq!(certificate.deficiencies.len(), 1);

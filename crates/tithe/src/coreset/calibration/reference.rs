@@ -3,11 +3,12 @@
 use faer::Mat;
 
 use crate::base::error::Result;
-use crate::coreset::calibration::certificate::Gaussian;
+use crate::coreset::calibration::certificate::approximation;
 use crate::coreset::calibration::task::Task;
 use crate::coreset::steps::Build;
 use crate::engine::Engine;
 use crate::mode::evaluation::full_curvature;
+use crate::model::Gaussian;
 use crate::model::likelihood::Curvature;
 use crate::model::local_features::{LocalMap, LocalSum};
 use crate::model::newton::Mode;
@@ -58,7 +59,7 @@ impl Reference {
         };
         let prior_scale = build.settings.prior_scale;
         Ok(Reference {
-            posterior: Gaussian { mean: mode.mode, precision: mode.precision },
+            posterior: approximation(mode.mode, mode.precision, "the full data's")?,
             prior_scale,
             prior_precision: prior_precision(prior_scale, map.dim()),
             target: sum_of_features(&map, &asked),
