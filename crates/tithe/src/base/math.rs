@@ -1,53 +1,52 @@
-//! Elementary functions that vectorise: branch-free, fused multiply-adds, no tables.
+//! Elementary functions for SIMD kernels: branch-free, with fused multiply-adds and without tables.
 //!
-//! Kernels call them inside [`vectorized`] or [`with_vectors`], which compile the kernel for the processor's own vector
-//! units and choose at run time. A fused multiply-add is correctly rounded everywhere, and sums are
-//! kept in a fixed order, so a kernel gives the same bits on every processor.
+//! Kernels call them inside [`vectorized`] or [`with_vectors`], which compile a kernel for several instruction sets and choose one at
+//! run time. Fused multiply-adds are correctly rounded everywhere and sums have a fixed order, so a kernel gives the same bits on every
+//! processor.
 
 use pulp::{Simd, WithSimd};
 
-/// Runs a kernel compiled for the widest vector units there are, vectorised by the compiler. The kernel and all it calls
-/// must be `#[inline(always)]`, or they are compiled for the plainest processor.
+/// Runs a kernel that the compiler vectorises, with the widest vector instructions of the processor. The kernel and everything it
+/// calls must be `#[inline(always)]`; other functions are compiled for the baseline instruction set.
 #[inline(always)]
 pub(crate) fn vectorized<R>(kernel: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(kernel)
 }
 
-/// The same for a kernel that is written for vectors: where many sums run side by side, the compiler rarely finds them.
+/// Runs a kernel that uses vectors explicitly, which the compiler needs where many sums are updated in parallel.
 #[inline(always)]
 pub(crate) fn with_vectors<K: WithSimd>(kernel: K) -> K::Output {
     pulp::Arch::new().dispatch(kernel)
 }
 
-/// One number for each of a few rows: as many as N vectors hold. A kernel goes on with some while others are not done, and
-/// with too many the processor runs out of registers.
-pub(crate) type Few<S, const N: usize> = [<S as Simd>::f64s; N];
+/// N vectors, with one number per row. Several vectors hide the latency of instructions; too many do not fit in the registers.
+pub(crate) type Vectors<S, const N: usize> = [<S as Simd>::f64s; N];
 
-/// Numbers, a few at a time.
+/// Views numbers as groups of N vectors.
 #[inline(always)]
-pub(crate) fn few<S: Simd, const N: usize>(numbers: &[f64]) -> &[Few<S, N>] {
+pub(crate) fn as_vectors<S: Simd, const N: usize>(numbers: &[f64]) -> &[Vectors<S, N>] {
     S::as_simd_f64s(numbers).0.as_chunks().0
 }
 
-/// Numbers, a few at a time.
+/// Views numbers as groups of N vectors.
 #[inline(always)]
-pub(crate) fn few_mut<S: Simd, const N: usize>(numbers: &mut [f64]) -> &mut [Few<S, N>] {
+pub(crate) fn as_vectors_mut<S: Simd, const N: usize>(numbers: &mut [f64]) -> &mut [Vectors<S, N>] {
     S::as_mut_simd_f64s(numbers).0.as_chunks_mut().0
 }
 
-/// A few numbers, one by one.
+/// Views vectors as numbers.
 #[inline(always)]
-fn each<S: Simd, const N: usize>(few: &mut Few<S, N>) -> &mut [f64] {
-    pulp::bytemuck::cast_slice_mut(few)
+fn as_numbers<S: Simd, const N: usize>(vectors: &mut Vectors<S, N>) -> &mut [f64] {
+    pulp::bytemuck::cast_slice_mut(vectors)
 }
 
-/// `2⁵²`: a small integer that is added to it stands in the low bits.
-pub(crate) const TWO_TO_52: f64 = 4503599627370496.0;
-/// `1.5·2⁵²`: adding it rounds a small number to the nearest integer, left in the low bits.
+/// `2⁵²`: the sum with a small integer has that integer in its low bits.
+const TWO_TO_52: f64 = 4503599627370496.0;
+/// `1.5·2⁵²`: adding it rounds a small number to the nearest integer, which is then in the low bits.
 const ROUND: f64 = 6755399441055744.0;
 const LN_2_HIGH: f64 = 6.931_471_803_691_238e-1;
 const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
-/// Below this `eˣ` is not a normal number; it is taken to be `e⁻⁷⁰⁸ ≈ 3.3e-308`, as good as 0.
+/// Below this `eˣ` is not a normal number; `e⁻⁷⁰⁸ ≈ 3.3e-308` is used instead.
 const SMALLEST: f64 = -708.0;
 
 /// `low + r·high`: two terms of a polynomial.
@@ -56,7 +55,7 @@ fn pair(r: f64, low: f64, high: f64) -> f64 {
     r.mul_add(high, low)
 }
 
-/// `eˣ` for `x ≤ 0`, to 2 units in the last place; smaller than 4e-308 becomes 3.3e-308.
+/// `eˣ` for `x ≤ 0` with an error of at most 2 units in the last place; results below 4e-308 become 3.3e-308.
 #[inline(always)]
 pub(crate) fn exp_nonpositive(x: f64) -> f64 {
     // x = n ln 2 + r with |r| ≤ ½ ln 2; eʳ by its Taylor polynomial, whose remainder is below 2⁻⁵⁷.
@@ -64,7 +63,7 @@ pub(crate) fn exp_nonpositive(x: f64) -> f64 {
     let shifted = x.mul_add(std::f64::consts::LOG2_E, ROUND);
     let n = shifted - ROUND;
     let r = n.mul_add(-LN_2_LOW, n.mul_add(-LN_2_HIGH, x));
-    // eʳ = 1 + (r + r²q(r)), q in pairs and fours: short chains keep the processor's units busy.
+    // eʳ = 1 + (r + r²q(r)), with q evaluated in pairs and fours (Estrin's scheme) for short dependency chains.
     let r2 = r * r;
     let r4 = r2 * r2;
     let q0 = r2.mul_add(pair(r, 1.0 / 24.0, 1.0 / 120.0), pair(r, 0.5, 1.0 / 6.0));
@@ -75,20 +74,19 @@ pub(crate) fn exp_nonpositive(x: f64) -> f64 {
     );
     let q = r4.mul_add(r4.mul_add(q2, q1), q0);
     let p = 1.0 + r2.mul_add(q, r);
-    // The integer n stands in the low bits of `shifted`; move it to the exponent of 2ⁿ.
+    // The integer n is in the low bits of `shifted`; move it to the exponent of 2ⁿ.
     let two_to_n = f64::from_bits((shifted.to_bits() << 52).wrapping_add(1023 << 52));
     p * two_to_n
 }
 
-/// `2⁻ˣ` for a few `x ≥ 0`, to 2 units in the last place; beyond `x = 1021`, and for NaN, it is what it is there, as good
-/// as 0.
+/// `2⁻ˣ` for `x ≥ 0` with an error of at most 2 units in the last place; `2⁻¹⁰²¹` for larger `x` and for NaN.
 ///
-/// Cheaper than [`exp_nonpositive`]: an integer and a rest are exact parts of x, and the factor `ln 2` is in the
-/// coefficients. All go side by side, step by step: the processor need not look far for what it can do meanwhile.
+/// Cheaper than [`exp_nonpositive`], because x splits exactly into an integer and a remainder, and the factor `ln 2` is part of the
+/// coefficients. Each step is done for all vectors before the next one, which hides the latency of the instructions.
 #[inline(always)]
-pub(crate) fn two_to_minus<S: Simd, const N: usize>(simd: S, numbers: &mut Few<S, N>) {
-    /// `2⁻ʳ = 1 − r·q(r)`, with q interpolating `(1 − 2⁻ʳ)/r` at Chebyshev's points of `|r| ≤ ½`: off by less than 2⁻⁵⁵. The
-    /// coefficients of even powers and of the odd ones that follow them, from the highest down.
+pub(crate) fn two_to_minus<S: Simd, const N: usize>(simd: S, numbers: &mut Vectors<S, N>) {
+    /// `2⁻ʳ = 1 − r·q(r)`, where q interpolates `(1 − 2⁻ʳ)/r` at the Chebyshev points of `|r| ≤ ½`; the error is below 2⁻⁵⁵. Pairs
+    /// of coefficients, of an even power and the odd power above it, from the highest down.
     const HIGHEST: (f64, f64) = (7.072_585_949_269_223e-9, -4.454_960_598_186_518_6e-10);
     const OTHERS: [(f64, f64); 5] = [
         (1.321_544_258_792_169e-6, -1.017_806_244_584_577_4e-7),
@@ -99,7 +97,7 @@ pub(crate) fn two_to_minus<S: Simd, const N: usize>(simd: S, numbers: &mut Few<S
     ];
     let (round, zero) = (simd.splat_f64s(ROUND), simd.splat_f64s(0.0));
     let (mut shifted, mut r, mut r2) = ([zero; N], [zero; N], [zero; N]);
-    for x in each::<S, N>(numbers) {
+    for x in as_numbers::<S, N>(numbers) {
         *x = if *x < 1021.0 { *x } else { 1021.0 };
     }
     for v in 0..N {
@@ -119,14 +117,14 @@ pub(crate) fn two_to_minus<S: Simd, const N: usize>(simd: S, numbers: &mut Few<S
     for v in 0..N {
         numbers[v] = simd.mul_add_f64s(odd[v], r[v], even[v]);
     }
-    // The integer stands in the low bits of `shifted`; added to the exponent it multiplies by a power of 2.
-    for (number, shifted) in each::<S, N>(numbers).iter_mut().zip(each::<S, N>(&mut shifted)) {
+    // The integer is in the low bits of `shifted`; adding it to the exponent multiplies by a power of 2.
+    for (number, shifted) in as_numbers::<S, N>(numbers).iter_mut().zip(as_numbers::<S, N>(&mut shifted)) {
         *number = f64::from_bits(number.to_bits().wrapping_add(shifted.to_bits() << 52));
     }
 }
 
-/// `φ(s) = ln(1 + e^{−s})` and `−φ'(s) = 1/(1 + e^{s})` together, from one exponential and one division;
-/// both to a relative error below 1e-15 wherever they are normal numbers, and NaN only where `s` is not finite.
+/// `φ(s) = ln(1 + e^{−s})` and `−φ'(s) = 1/(1 + e^{s})` from one exponential and one division. Both have a relative error below 1e-15
+/// if they are normal numbers. φ is NaN only if `s` is not finite.
 #[inline(always)]
 pub(crate) fn softplus_and_slope(s: f64) -> (f64, f64) {
     let t = exp_nonpositive(-s.abs());
@@ -136,7 +134,7 @@ pub(crate) fn softplus_and_slope(s: f64) -> (f64, f64) {
     let k = if upper { std::f64::consts::LN_2 } else { 0.0 };
     let one_plus_t = 1.0 + t;
     let two_plus_f = 2.0 + f;
-    // One division serves both quotients.
+    // Both quotients share one division.
     let reciprocal = 1.0 / (one_plus_t * two_plus_f);
     let v = f * one_plus_t * reciprocal;
     let log = log_of_quotient(v, k);
@@ -146,7 +144,7 @@ pub(crate) fn softplus_and_slope(s: f64) -> (f64, f64) {
     (softplus, numerator * two_plus_f * reciprocal)
 }
 
-/// `−ln(1 − u)` for a multiple of 2⁻⁵² in [0, 1), to a relative error below 1e-15: exponential where `u` is uniform.
+/// `−ln(1 − u)` for a multiple of 2⁻⁵² in [0, 1), with a relative error below 1e-15: a standard exponential variable if `u` is uniform.
 #[inline(always)]
 pub(crate) fn exponential(u: f64) -> f64 {
     const ONE: u64 = 1023 << 52;
@@ -155,7 +153,7 @@ pub(crate) fn exponential(u: f64) -> f64 {
     let shifted = (1.0 - u).to_bits() + (ONE - sqrt_half);
     let k = f64::from_bits((shifted >> 52) | TWO_TO_52.to_bits()) - (TWO_TO_52 + 1023.0);
     let f = f64::from_bits((shifted & ((1 << 52) - 1)) + sqrt_half) - 1.0;
-    // From 0, so that it is never −0.
+    // Subtracting from 0 avoids −0.
     0.0 - log_of_quotient(f / (2.0 + f), k * std::f64::consts::LN_2)
 }
 
@@ -178,7 +176,7 @@ fn log_of_quotient(v: f64, k: f64) -> f64 {
     v.mul_add(r.mul_add(v2, 2.0), k)
 }
 
-/// `a·b` of two slices of one length, summed in interleaved parts that vectorise, always the same ones.
+/// The dot product `a·b` of two slices of equal length, as eight interleaved sums that vectorise.
 #[inline(always)]
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     const LANES: usize = 8;
@@ -195,7 +193,7 @@ pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     total(&sums)
 }
 
-/// A sum of eight parts in a fixed order.
+/// The sum of eight numbers in a fixed order.
 #[inline(always)]
 pub(crate) fn total(parts: &[f64; 8]) -> f64 {
     ((parts[0] + parts[4]) + (parts[2] + parts[6])) + ((parts[1] + parts[5]) + (parts[3] + parts[7]))
@@ -244,7 +242,7 @@ mod tests {
     #[test]
     fn exponentials_at_the_edges() {
         let step = 0.5f64.powi(52);
-        assert_eq!(exponential(0.0).to_bits(), 0, "not −0: times are compared by their bits");
+        assert_eq!(exponential(0.0).to_bits(), 0, "not −0: keys are compared by their bits");
         assert!((exponential(step) / step - 1.0).abs() < 1e-15);
         assert!((exponential(1.0 - step) / (52.0 * std::f64::consts::LN_2) - 1.0).abs() < 1e-15);
     }
@@ -305,7 +303,7 @@ mod tests {
             type Output = ();
             #[inline(always)]
             fn with_simd<S: Simd>(self, simd: S) {
-                few_mut::<S, 4>(self.0).iter_mut().for_each(|few| two_to_minus(simd, few));
+                as_vectors_mut::<S, 4>(self.0).iter_mut().for_each(|vectors| two_to_minus(simd, vectors));
             }
         }
         let mut xs: Vec<f64> = (0..1024).map(|i| f64::from(i) * 1.0311).collect();

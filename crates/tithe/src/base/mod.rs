@@ -1,4 +1,4 @@
-//! What everything else stands on: errors, progress, random numbers, vector arithmetic.
+//! Foundations of all other folders: errors, progress reports, random numbers, vector arithmetic.
 
 pub mod error;
 pub mod machine;

@@ -1,5 +1,4 @@
-//! Exact collapse: rows with equal `z` merge by adding weights, at no loss. Data of few distinct rows has
-//! an exact coreset.
+//! Merges rows with equal `z` by adding their weights, which loses nothing: data with few distinct rows has an exact coreset.
 
 use hashbrown::HashTable;
 use serde::{Deserialize, Serialize};
@@ -8,39 +7,39 @@ use crate::data::block::RowSet;
 use crate::data::points::{TILE, Tile};
 use crate::encoding::Encoder;
 
-/// The distinct points of some blocks, while there are few enough.
+/// The distinct points of some blocks, unless there are too many.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Distinct {
-    /// All of them.
+    /// All distinct points.
     Rows(DistinctRows),
-    /// More than are worth keeping.
+    /// More than the limit.
     TooMany,
 }
 
-/// Distinct points: each with the row it occurred in first, and the weights of all its rows.
+/// Distinct points, each with the first row that has it and the total weight of all rows that have it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DistinctRows {
-    /// The first row of each.
+    /// The first row of each point.
     pub rows: RowSet,
-    /// The sum of the weights of each.
+    /// The total weight of each point.
     pub mass: Vec<f64>,
     index: Index,
     most: usize,
 }
 
-/// Finds the distinct points of a block; what a thread keeps from block to block.
+/// Finds the distinct points of blocks. Each thread reuses one.
 #[derive(Clone, Debug)]
 pub struct Collapser {
     most: usize,
-    /// Once one block had too many, all blocks together have.
-    gave_up: bool,
+    /// True after a block with too many points: then all blocks together have too many.
+    has_too_many: bool,
     index: Index,
     mass: Vec<f64>,
     first: Vec<usize>,
     key: Vec<u64>,
 }
 
-/// Keys (the bits of `z`) by hash, numbered as they came.
+/// A hash index of keys (the bits of `z`), numbered in order of insertion.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "Keys", into = "Keys")]
 struct Index {
@@ -48,7 +47,7 @@ struct Index {
     table: HashTable<u32>,
 }
 
-/// An index as it travels: the keys one after the other, and how many there are.
+/// The serialised form of [`Index`]: the number of keys, and the keys one after the other.
 #[derive(Serialize, Deserialize)]
 struct Keys(usize, Vec<u64>);
 
@@ -94,7 +93,7 @@ impl Index {
     }
 }
 
-/// A multiplicative hash of all bits; fixed, so that nothing depends on chance.
+/// A multiplicative hash without a random seed, so that runs are reproducible.
 fn hash(key: &[u64]) -> u64 {
     let mixed =
         key.iter().fold(0u64, |hash, word| (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -102,11 +101,11 @@ fn hash(key: &[u64]) -> u64 {
 }
 
 impl Collapser {
-    /// The start, for at most `most` distinct points.
+    /// For at most `most` distinct points per block.
     pub fn new(most: usize) -> Collapser {
         Collapser {
             most,
-            gave_up: false,
+            has_too_many: false,
             index: Index::default(),
             mass: Vec::new(),
             first: Vec::new(),
@@ -116,12 +115,12 @@ impl Collapser {
 
     /// The distinct points of a block.
     pub fn distinct(&mut self, encoder: &Encoder<'_>) -> Distinct {
-        if self.gave_up {
+        if self.has_too_many {
             return Distinct::TooMany;
         }
         let mut scratch = encoder.scratch();
         if !(0..encoder.tiles()).all(|t| self.add(&encoder.tile(t, &mut scratch), t * TILE)) {
-            self.gave_up = true;
+            self.has_too_many = true;
             return Distinct::TooMany;
         }
         let distinct = DistinctRows {
@@ -135,11 +134,11 @@ impl Collapser {
         Distinct::Rows(distinct)
     }
 
-    /// Adds a tile that begins at row `start` of the block; false if there are too many points.
+    /// Adds a tile that begins at row `start` of the block. Returns false if there are too many points.
     fn add(&mut self, tile: &Tile<'_>, start: usize) -> bool {
         for r in 0..tile.len {
             self.key.clear();
-            // Adding 0 turns −0 into 0: they are the same number.
+            // Adding 0 turns −0 into 0.
             self.key.extend(tile.z.iter().map(|lane| (lane[r] + 0.0).to_bits()));
             let (number, new) = self.index.number(&self.key);
             if new {

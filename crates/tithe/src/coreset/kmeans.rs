@@ -1,5 +1,5 @@
-//! Clustering: weighted k-means++ and Lloyd on a few thousand chosen rows, then one pass over all rows for
-//! the mass and mean of each group.
+//! Weighted k-means clustering: k-means++ and Lloyd's algorithm on a as_vectors thousand selected rows, then one pass over all rows for the mass
+//! and mean of each group.
 
 use std::borrow::Cow;
 
@@ -8,27 +8,27 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::base::error::Result;
-use crate::base::math::{Few, few, few_mut, with_vectors};
+use crate::base::math::{Vectors, as_vectors, as_vectors_mut, with_vectors};
 use crate::base::rng::{Purpose, Seed, open_unit};
 use crate::coreset::collapse::{Collapser, Distinct};
 use crate::data::block::Block;
 use crate::data::points::{Lane, Points, TILE, Tile};
 use crate::encoding::{Encoding, Scratch};
-use crate::engine::parts::{Rooms, in_parts};
+use crate::engine::parts::{ScratchPool, part_ranges};
 use crate::engine::pass::Pass;
 
-/// Lloyd's steps stop when the score falls by less than this share, or after [`MOST_STEPS`].
-const ENOUGH: f64 = 1e-3;
-const MOST_STEPS: usize = 25;
+/// Lloyd's algorithm stops when the score falls by less than this fraction, or after [`MAX_STEPS`] steps.
+const TOLERANCE: f64 = 1e-3;
+const MAX_STEPS: usize = 25;
 const STARTS: u64 = 4;
 
-/// Vectors of squared distances side by side.
+/// Vectors of squared distances computed together.
 const N: usize = 8;
 
-/// Running sums side by side: their order never changes, whatever the processor's vectors hold.
+/// Partial sums of squared distances. Their number is fixed, so that the order of additions does not depend on the vector width.
 const SQUARES: usize = 32;
-/// The same for the sums of one group: those of a gang of groups and two columns keep the processor busy, and more would only
-/// take longer to fetch and to put back for every tile.
+/// Partial sums per group and column. Those of a batch of groups and two columns hide the latency of additions; more partial sums
+/// would take longer to load and store for every tile.
 const SUMS: usize = 8;
 type Sums = [f64; SUMS];
 
@@ -77,43 +77,43 @@ impl Centers {
     }
 }
 
-/// `‖z_n − q‖²` for the `c`-th few rows of a tile.
+/// `‖z_n − q‖²` for the `c`-th group of vectors of a tile.
 #[inline(always)]
 pub(crate) fn squared_distance<S: Simd, const N: usize>(
     simd: S,
     tile: &Tile<'_>,
     c: usize,
     q: &[f64],
-) -> Few<S, N> {
+) -> Vectors<S, N> {
     let mut sum = [simd.splat_f64s(0.0); N];
     for (z, &q) in tile.z.iter().zip(q) {
-        let (z, q) = (&few::<S, N>(&z.0)[c], simd.splat_f64s(q));
+        let (z, q) = (&as_vectors::<S, N>(&z.0)[c], simd.splat_f64s(q));
         for v in 0..N {
-            let apart = simd.sub_f64s(z[v], q);
-            sum[v] = simd.mul_add_f64s(apart, apart, sum[v]);
+            let difference = simd.sub_f64s(z[v], q);
+            sum[v] = simd.mul_add_f64s(difference, difference, sum[v]);
         }
     }
     sum
 }
 
-/// The nearest of the centres that were looked at, for a few rows; of equally near ones the first.
+/// The nearest centre to each of some rows; of equally near centres the first.
 pub(crate) struct Nearest<S: Simd, const N: usize> {
     /// `‖z_n − Q_i‖²`.
-    pub square: Few<S, N>,
-    /// The number i of the centre.
-    pub center: Few<S, N>,
+    pub square: Vectors<S, N>,
+    /// The index i of the centre.
+    pub center: Vectors<S, N>,
 }
 
 impl<S: Simd, const N: usize> Nearest<S, N> {
-    /// Before the first centre.
+    /// The start, before any centre.
     #[inline(always)]
     fn none(simd: S) -> Nearest<S, N> {
         Nearest { square: [simd.splat_f64s(f64::INFINITY); N], center: [simd.splat_f64s(0.0); N] }
     }
 
-    /// Looks at the next centre.
+    /// Compares with the next centre.
     #[inline(always)]
-    fn look(&mut self, simd: S, center: f64, square: &Few<S, N>) {
+    fn update(&mut self, simd: S, center: f64, square: &Vectors<S, N>) {
         for (&square, (least, nearest)) in square.iter().zip(self.square.iter_mut().zip(&mut self.center)) {
             let nearer = simd.less_than_f64s(square, *least);
             *least = simd.select_f64s(nearer, square, *least);
@@ -121,27 +121,27 @@ impl<S: Simd, const N: usize> Nearest<S, N> {
         }
     }
 
-    /// The nearest of some centres to the `c`-th few rows of a tile.
+    /// The nearest centre to each row of the `c`-th group of vectors of a tile.
     #[inline(always)]
     pub fn find(simd: S, tile: &Tile<'_>, c: usize, centers: &Centers) -> Nearest<S, N> {
         let mut nearest = Nearest::none(simd);
-        for (center, number) in centers.rows().zip(numbers()) {
-            nearest.look(simd, number, &squared_distance(simd, tile, c, center));
+        for (center, index) in centers.rows().zip(indices()) {
+            nearest.update(simd, index, &squared_distance(simd, tile, c, center));
         }
         nearest
     }
 }
 
-/// The numbers of centres or groups, as vectors hold them.
+/// The indices 0, 1, 2, … of centres or groups as floating-point numbers, for use in vectors.
 #[inline(always)]
-pub(crate) fn numbers() -> impl Iterator<Item = f64> {
+pub(crate) fn indices() -> impl Iterator<Item = f64> {
     (0u32..).map(f64::from)
 }
 
-/// Chooses k centres: k-means++ (D² weighting by mass), then Lloyd's steps, the best of a few starts. A poor start
-/// is not rare, and can double the bounds that the clustering gives.
+/// Computes k centres by weighted k-means++ and Lloyd's algorithm, the best of several starts. Poor starts are not rare, and can double
+/// the sensitivity bounds.
 ///
-/// Fewer distinct points than `k` give fewer centres.
+/// Returns fewer centres if there are fewer distinct points than `k`.
 pub fn centers(points: &Points, k: usize, seed: Seed) -> Centers {
     let tries: Vec<(f64, Centers)> =
         (0..STARTS).into_par_iter().map(|start| lloyd(points, k, seed, start)).collect();
@@ -152,13 +152,13 @@ pub fn centers(points: &Points, k: usize, seed: Seed) -> Centers {
 fn lloyd(points: &Points, k: usize, seed: Seed, start: u64) -> (f64, Centers) {
     let mut centers = plus_plus(points, k, seed, start);
     let mut score = f64::INFINITY;
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_STEPS {
         let groups = groups(points, &centers);
         for (i, _) in groups.mass.iter().enumerate().filter(|(_, mass)| **mass > 0.0) {
             let row = i * centers.dim..(i + 1) * centers.dim;
             centers.q[row.clone()].copy_from_slice(&groups.mean[row]);
         }
-        if groups.score >= score * (1.0 - ENOUGH) {
+        if groups.score >= score * (1.0 - TOLERANCE) {
             break;
         }
         score = groups.score;
@@ -194,7 +194,7 @@ fn plus_plus(points: &Points, k: usize, seed: Seed, start: u64) -> Centers {
     centers
 }
 
-/// Finds `‖z_n − q‖²` for the rows of a tile.
+/// Computes `‖z_n − q‖²` for the rows of a tile.
 struct SquaredDistances<'a> {
     tile: &'a Tile<'a>,
     q: &'a [f64],
@@ -206,13 +206,13 @@ impl WithSimd for SquaredDistances<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        for (c, squares) in few_mut::<S, N>(&mut self.squares.0).iter_mut().enumerate() {
+        for (c, squares) in as_vectors_mut::<S, N>(&mut self.squares.0).iter_mut().enumerate() {
             *squares = squared_distance(simd, self.tile, c, self.q);
         }
     }
 }
 
-/// The first row at which the running sum of chances reaches `place`.
+/// The first row at which the running sum of the probabilities reaches `place`.
 fn choose(chances: &[f64], place: f64) -> usize {
     let mut sum = 0.0;
     let mut last = 0;
@@ -226,7 +226,7 @@ fn choose(chances: &[f64], place: f64) -> usize {
     last
 }
 
-/// Masses, means and score of the groups of some points.
+/// The masses, means and score of the groups of some points.
 pub fn groups(points: &Points, centers: &Centers) -> Groups {
     let mut sums = GroupSums::new(centers);
     for tile in points.tiles() {
@@ -235,21 +235,21 @@ pub fn groups(points: &Points, centers: &Centers) -> Groups {
     sums.take().groups(centers)
 }
 
-/// Groups that are summed in one sweep over a column.
-const GANG: usize = 4;
+/// Groups summed in one sweep over a column.
+const BATCH: usize = 4;
 
-/// Sums over the groups of some tiles.
+/// Running sums per group over some tiles.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupSums {
     centers: Centers,
-    /// For each gang of groups its masses `Σ w`, and then for each column `Σ w z`.
-    sums: Vec<[Sums; GANG]>,
+    /// For each batch of groups the masses `Σ w`, followed by `Σ w z` for each column.
+    sums: Vec<[Sums; BATCH]>,
     squares: [f64; SQUARES],
-    /// For each gang, room for the weights of a tile's rows: each stands in the row's own group, and 0 in the others.
-    members: Vec<[Lane; GANG]>,
+    /// Buffer, per batch of groups: the weight of each row of a tile in the lane of its own group, 0 in the other lanes.
+    members: Vec<[Lane; BATCH]>,
 }
 
-/// The same, of parts of blocks or of whole ones.
+/// The sums per group over parts of blocks or whole blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct GroupTotals {
     mass: Vec<f64>,
@@ -259,12 +259,12 @@ pub(crate) struct GroupTotals {
 
 impl GroupSums {
     pub(crate) fn new(centers: &Centers) -> GroupSums {
-        let gangs = centers.len().div_ceil(GANG);
+        let batches = centers.len().div_ceil(BATCH);
         GroupSums {
             centers: centers.clone(),
-            sums: vec![[[0.0; SUMS]; GANG]; gangs * (1 + centers.dim)],
+            sums: vec![[[0.0; SUMS]; BATCH]; batches * (1 + centers.dim)],
             squares: [0.0; SQUARES],
-            members: vec![[Lane::ZERO; GANG]; gangs],
+            members: vec![[Lane::ZERO; BATCH]; batches],
         }
     }
 
@@ -272,24 +272,24 @@ impl GroupSums {
         with_vectors(Adding { sums: self, tile });
     }
 
-    /// The totals of what was added; ready for other tiles.
+    /// Returns the totals, and resets the sums to 0.
     pub(crate) fn take(&mut self) -> GroupTotals {
         let (groups, dim) = (self.centers.len(), self.centers.dim);
         let total = |group: usize, column: usize| -> f64 {
-            self.sums[group / GANG * (1 + dim) + column][group % GANG].iter().sum()
+            self.sums[group / BATCH * (1 + dim) + column][group % BATCH].iter().sum()
         };
         let totals = GroupTotals {
             mass: (0..groups).map(|group| total(group, 0)).collect(),
             sum: (0..groups * dim).map(|at| total(at / dim, 1 + at % dim)).collect(),
             squares: self.squares.iter().sum(),
         };
-        self.sums.fill([[0.0; SUMS]; GANG]);
+        self.sums.fill([[0.0; SUMS]; BATCH]);
         self.squares = [0.0; SQUARES];
         totals
     }
 }
 
-/// Adds a tile to sums.
+/// The kernel that adds a tile to the sums.
 struct Adding<'a> {
     sums: &'a mut GroupSums,
     tile: &'a Tile<'a>,
@@ -301,7 +301,7 @@ impl WithSimd for Adding<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let GroupSums { centers, sums, squares, members } = self.sums;
-        let (tile, w) = (self.tile, few::<S, N>(&self.tile.w.0));
+        let (tile, w) = (self.tile, as_vectors::<S, N>(&self.tile.w.0));
         let squares = S::as_mut_simd_f64s(squares).0;
         for (c, w) in w.iter().enumerate() {
             let nearest = Nearest::<S, N>::find(simd, tile, c, centers);
@@ -309,9 +309,9 @@ impl WithSimd for Adding<'_> {
                 let sum = &mut squares[(c * N + v) % (SQUARES / S::F64_LANES)];
                 *sum = simd.mul_add_f64s(w[v], nearest.square[v], *sum);
             }
-            for (member, number) in members.as_flattened_mut().iter_mut().zip(numbers()) {
-                for (v, member) in few_mut::<S, N>(&mut member.0)[c].iter_mut().enumerate() {
-                    let is_member = simd.equal_f64s(nearest.center[v], simd.splat_f64s(number));
+            for (member, index) in members.as_flattened_mut().iter_mut().zip(indices()) {
+                for (v, member) in as_vectors_mut::<S, N>(&mut member.0)[c].iter_mut().enumerate() {
+                    let is_member = simd.equal_f64s(nearest.center[v], simd.splat_f64s(index));
                     *member = simd.select_f64s(is_member, w[v], simd.splat_f64s(0.0));
                 }
             }
@@ -332,24 +332,24 @@ impl WithSimd for Adding<'_> {
     }
 }
 
-/// Adds `Σ_r m_r z_r` for the members `m` of each group of a gang and a few columns `z`.
+/// Adds `Σ_r m_r z_r` for the member weights `m` of each group of a batch and some columns `z`.
 #[inline(always)]
 fn add_products<S: Simd, const COLUMNS: usize>(
     simd: S,
-    sums: [&mut [Sums; GANG]; COLUMNS],
-    members: &[Lane; GANG],
+    sums: [&mut [Sums; BATCH]; COLUMNS],
+    members: &[Lane; BATCH],
     z: [&Lane; COLUMNS],
 ) {
     let turns = SUMS / S::F64_LANES;
     for turn in 0..turns {
-        let mut local = [[simd.splat_f64s(0.0); GANG]; COLUMNS];
+        let mut local = [[simd.splat_f64s(0.0); BATCH]; COLUMNS];
         for c in 0..COLUMNS {
-            for g in 0..GANG {
+            for g in 0..BATCH {
                 local[c][g] = S::as_simd_f64s(&sums[c][g]).0[turn];
             }
         }
         for at in (turn..TILE / S::F64_LANES).step_by(turns) {
-            for g in 0..GANG {
+            for g in 0..BATCH {
                 let member = S::as_simd_f64s(&members[g].0).0[at];
                 for c in 0..COLUMNS {
                     let z = S::as_simd_f64s(&z[c].0).0[at];
@@ -358,7 +358,7 @@ fn add_products<S: Simd, const COLUMNS: usize>(
             }
         }
         for c in 0..COLUMNS {
-            for g in 0..GANG {
+            for g in 0..BATCH {
                 S::as_mut_simd_f64s(&mut sums[c][g]).0[turn] = local[c][g];
             }
         }
@@ -389,34 +389,34 @@ impl GroupTotals {
     }
 }
 
-/// The pass over all rows: groups, and the distinct rows while they are few.
+/// The pass over all rows that sums each group, and collects the distinct rows if there are as_vectors.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Grouping<'a> {
-    /// How blocks become points.
+    /// The encoding of blocks as points.
     pub encoding: Cow<'a, Encoding>,
     /// The centres.
     pub centers: Cow<'a, Centers>,
-    /// How many distinct rows are worth keeping; `None` does not look for them.
+    /// The largest number of distinct rows to collect; `None` collects none.
     pub most_distinct: Option<usize>,
 }
 
-/// What the pass found, for some blocks.
+/// The state of the pass for some blocks.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Grouped {
     totals: GroupTotals,
-    /// The distinct rows, if they were looked for.
+    /// The distinct rows, if they were requested.
     pub distinct: Option<Distinct>,
 }
 
 impl Grouped {
-    /// Masses, means and score of the groups.
+    /// The masses, means and score of the groups.
     pub fn groups(self, centers: &Centers) -> Groups {
         self.totals.groups(centers)
     }
 }
 
 pub(crate) struct GroupingWorker {
-    rooms: Rooms<(Scratch, GroupSums)>,
+    scratch: ScratchPool<(Scratch, GroupSums)>,
     collapser: Option<Collapser>,
 }
 
@@ -428,14 +428,14 @@ impl Pass for Grouping<'_> {
 
     fn worker(&self) -> GroupingWorker {
         let collapser = self.most_distinct.map(Collapser::new);
-        GroupingWorker { rooms: Rooms::default(), collapser }
+        GroupingWorker { scratch: ScratchPool::default(), collapser }
     }
 
     fn visit(&self, worker: &mut GroupingWorker, block: &Block) -> Result<Grouped> {
         let encoder = self.encoding.encoder(block)?;
-        let parts = in_parts(encoder.tiles()).collect();
-        let new_room = || (encoder.scratch(), GroupSums::new(&self.centers));
-        let totals = worker.rooms.share_out(parts, new_room, |(scratch, sums), tiles| {
+        let parts = part_ranges(encoder.tiles()).collect();
+        let new_scratch = || (encoder.scratch(), GroupSums::new(&self.centers));
+        let totals = worker.scratch.process_parts(parts, new_scratch, |(scratch, sums), tiles| {
             for t in tiles {
                 sums.add(&encoder.tile(t, scratch));
             }
@@ -443,7 +443,7 @@ impl Pass for Grouping<'_> {
         });
         let mut all = GroupTotals::none(&self.centers);
         totals.iter().for_each(|totals| all.merge(totals));
-        // Nearly always there are too many, which is soon found out.
+        // Most data has too many distinct rows, which is detected early.
         let distinct = worker.collapser.as_mut().map(|collapser| collapser.distinct(&encoder));
         Ok(Grouped { totals: all, distinct })
     }

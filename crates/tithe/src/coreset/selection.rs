@@ -10,7 +10,7 @@ use crate::coreset::sensitivity::{Bound, Distances};
 use crate::data::block::{Block, RowSet};
 use crate::data::points::{Lane, TILE};
 use crate::encoding::{Encoding, Scratch};
-use crate::engine::parts::Rooms;
+use crate::engine::parts::ScratchPool;
 use crate::engine::pass::Pass;
 use crate::reservoir::slots::{Racer, Races, Slots};
 
@@ -85,7 +85,7 @@ pub(crate) struct Selecting<'a> {
 }
 
 pub(crate) struct SelectingWorker {
-    rooms: Rooms<(Scratch, Distances, Lane)>,
+    scratch: ScratchPool<(Scratch, Distances, Lane)>,
     shares: Vec<f64>,
     racer: Racer,
 }
@@ -97,15 +97,15 @@ impl Pass for Selecting<'_> {
     type Worker = SelectingWorker;
 
     fn worker(&self) -> SelectingWorker {
-        SelectingWorker { rooms: Rooms::default(), shares: Vec::new(), racer: self.races.racer() }
+        SelectingWorker { scratch: ScratchPool::default(), shares: Vec::new(), racer: self.races.racer() }
     }
 
     fn visit(&self, worker: &mut SelectingWorker, block: &Block) -> Result<Slots> {
         let encoder = self.encoding.encoder(block)?;
         worker.shares.resize(block.len, 0.0);
         let parts = encoder.parts_with(&mut worker.shares);
-        let new_room = || (encoder.scratch(), Distances::default(), Lane::ZERO);
-        worker.rooms.share_out(parts, new_room, |(scratch, distances, lane), (tiles, shares)| {
+        let new_scratch = || (encoder.scratch(), Distances::default(), Lane::ZERO);
+        worker.scratch.process_parts(parts, new_scratch, |(scratch, distances, lane), (tiles, shares)| {
             for (t, shares) in tiles.zip(shares.chunks_mut(TILE)) {
                 let tile = encoder.tile(t, scratch);
                 match (&self.shares, shares.first_chunk_mut()) {

@@ -1,36 +1,36 @@
-//! The sensitivity bound (Lemma 3.1, and Lemma B.5 with a ball centre), weighted: how much each row could
-//! matter anywhere in the ball `θ* + B_R`.
+//! Upper bounds on the sensitivity of each row: the largest share that it can have in the log-likelihood anywhere in the ball `θ* + B_R`
+//! (Lemma 3.1, and Lemma B.5 for a ball centre, with weights).
 //!
 //! The share of row n is
 //! `s_n = w_n / ( w_n + Σ_i W_i^(−n) · exp( −R‖μ_i^(−n) − z_n‖ − |(μ_i^(−n) − z_n)·θ*| ) )`,
 //! where `W_i^(−n)` and `μ_i^(−n)` are the mass and mean of group i without row n. For unit weights the
 //! paper's `m_n` is `N s_n` and its mean bound `m̄` is `Σ s_n`.
 //!
-//! The means without row n cost nothing: for n in group i, with `W_i` and `μ_i` of the whole group,
+//! The means without row n need no extra pass: for n in group i, with `W_i` and `μ_i` of all rows of the group,
 //! `μ_i^(−n) − z_n = W_i / (W_i − w_n) · (μ_i − z_n)`,
-//! so the exact bound is the ordinary distance times one number.
+//! so the exact distance is the distance to `μ_i` times one number.
 
 use std::f64::consts::LOG2_E;
 
 use pulp::{Simd, WithSimd};
 use serde::{Deserialize, Serialize};
 
-use crate::base::math::{Few, few, few_mut, two_to_minus, with_vectors};
-use crate::coreset::kmeans::{Centers, Groups, Nearest, numbers, squared_distance};
+use crate::base::math::{Vectors, as_vectors, as_vectors_mut, two_to_minus, with_vectors};
+use crate::coreset::kmeans::{Centers, Groups, Nearest, indices, squared_distance};
 use crate::data::points::{Lane, TILE, Tile};
 
-/// Which points stand for the groups.
+/// Which point represents each group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CenterRule {
-    /// The groups' means without the row itself, as the lemma says.
+    /// The mean of the group without the row itself, as in the lemma.
     #[default]
     Exact,
-    /// The cluster centres `Q_i`, the shortcut that the paper's experiments took.
+    /// The cluster centre `Q_i`, the approximation in the paper's experiments.
     Quick,
 }
 
-/// The radius R of the ball over which a coreset is good.
+/// The radius R of the ball in which the error of a coreset is bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Radius {
@@ -41,8 +41,8 @@ pub enum Radius {
 }
 
 impl Radius {
-    /// R for data of this score. Points that all stand on their centres allow no finite adaptive radius; any
-    /// radius gives them the same shares, so 0 is taken.
+    /// R for data with this score. A score of 0 (every point is a centre) has no finite adaptive radius; the shares are then the same
+    /// for any radius, and this returns 0.
     pub fn value(self, score: f64) -> f64 {
         match self {
             Radius::Fixed(radius) => radius,
@@ -52,27 +52,27 @@ impl Radius {
     }
 }
 
-/// Vectors side by side where distances are found.
-const FAR: usize = 4;
-/// And where shares are: with more, the processor does not see the next ones before the first are done.
+/// Vectors of distances computed together.
+const DISTANCE_VECTORS: usize = 4;
+/// Vectors of shares computed together. With more, the out-of-order window of the processor is too small to overlap iterations.
 const N: usize = 2;
 
-/// Room for what is found of a tile's rows before their shares.
+/// Buffers for the distances and groups of the rows of a tile.
 #[derive(Clone, Debug)]
 pub struct Distances {
-    /// For each group `‖z_n − A_i‖`, the distances to what stands for it.
-    apart: Vec<Lane>,
-    /// The numbers of the rows' own groups.
+    /// For each group the distances `‖z_n − A_i‖` to the point that represents it.
+    to_anchors: Vec<Lane>,
+    /// The index of each row's own group.
     own: Lane,
 }
 
 impl Default for Distances {
     fn default() -> Distances {
-        Distances { apart: Vec::new(), own: Lane::ZERO }
+        Distances { to_anchors: Vec::new(), own: Lane::ZERO }
     }
 }
 
-/// All that the bound depends on but the row.
+/// The sensitivity bound as a function of the row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Bound {
     centers: Centers,
@@ -84,17 +84,17 @@ pub struct Bound {
     rule: CenterRule,
 }
 
-/// What is left of a group without one of its rows. Where that is nothing, the stretch is infinite or NaN; a mass of 0 counts for
-/// nothing all the same.
-struct Left<S: Simd> {
+/// The own group of each of some rows, without that row. In a group of one row the mass is 0 and the factor infinite or NaN; such a group
+/// adds 0 to the bound.
+struct WithoutRow<S: Simd> {
     /// The mass `W_i − w_n`.
-    mass: Few<S, N>,
-    /// By how much the mean moves away from the row: `W_i / (W_i − w_n)`.
-    stretch: Few<S, N>,
+    mass: Vectors<S, N>,
+    /// The factor `W_i / (W_i − w_n)` by which the distance to the mean grows.
+    factor: Vectors<S, N>,
 }
 
 impl Bound {
-    /// The bound over `θ* + B_R`; no `theta_star` is `θ* = 0`.
+    /// The bound over `θ* + B_R`; `θ* = 0` if `theta_star` is `None`.
     pub fn new(
         centers: Centers,
         groups: Groups,
@@ -110,7 +110,7 @@ impl Bound {
         Bound { centers, groups, anchors, radius, theta_star, rule }
     }
 
-    /// The groups that the bound was made from.
+    /// The groups of the clustering.
     pub fn groups(&self) -> &Groups {
         &self.groups
     }
@@ -121,17 +121,17 @@ impl Bound {
     }
 
     /// The shares `s_n` of a tile's rows; 0 for its padding.
-    pub fn shares(&self, tile: &Tile<'_>, room: &mut Distances, shares: &mut [f64; TILE]) {
-        room.apart.resize(self.centers.len(), Lane::ZERO);
-        with_vectors(Sharing { bound: self, tile, room, shares });
+    pub fn shares(&self, tile: &Tile<'_>, distances: &mut Distances, shares: &mut [f64; TILE]) {
+        distances.to_anchors.resize(self.centers.len(), Lane::ZERO);
+        with_vectors(Sharing { bound: self, tile, distances, shares });
     }
 }
 
-/// Finds the shares of a tile's rows.
+/// The kernel that computes the shares of the rows of a tile.
 struct Sharing<'a> {
     bound: &'a Bound,
     tile: &'a Tile<'a>,
-    room: &'a mut Distances,
+    distances: &'a mut Distances,
     shares: &'a mut [f64; TILE],
 }
 
@@ -140,68 +140,71 @@ impl WithSimd for Sharing<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let chunks = few::<S, FAR>(&self.tile.w.0).len();
+        let chunks = as_vectors::<S, DISTANCE_VECTORS>(&self.tile.w.0).len();
         self.find_own_groups(simd);
         for c in 0..chunks {
             self.find_distances(simd, c);
-            for c in c * FAR / N..(c + 1) * FAR / N {
-                let own = few::<S, N>(&self.room.own.0)[c];
-                few_mut::<S, N>(self.shares)[c] = self.few_shares(simd, c, &own);
+            for c in c * DISTANCE_VECTORS / N..(c + 1) * DISTANCE_VECTORS / N {
+                let own = as_vectors::<S, N>(&self.distances.own.0)[c];
+                as_vectors_mut::<S, N>(self.shares)[c] = self.some_shares(simd, c, &own);
             }
         }
     }
 }
 
 impl Sharing<'_> {
-    /// Finds the group of each row: the one with the nearest centre.
+    /// Finds the own group of each row: the one with the nearest centre.
     #[inline(always)]
     fn find_own_groups<S: Simd>(&mut self, simd: S) {
-        for (c, own) in few_mut::<S, FAR>(&mut self.room.own.0).iter_mut().enumerate() {
+        for (c, own) in
+            as_vectors_mut::<S, DISTANCE_VECTORS>(&mut self.distances.own.0).iter_mut().enumerate()
+        {
             *own = Nearest::find(simd, self.tile, c, &self.bound.centers).center;
         }
     }
 
-    /// Finds the distances of the `c`-th few rows to what stands for each group. A slow root delays nobody here: what comes after it
-    /// is about another group.
+    /// Computes the distances of the `c`-th group of vectors to all anchors. The latency of square roots overlaps with the work for the next
+    /// anchor.
     #[inline(always)]
     fn find_distances<S: Simd>(&mut self, simd: S, c: usize) {
-        for (apart, anchor) in self.room.apart.iter_mut().zip(&self.bound.anchors) {
-            let mut distances: Few<S, FAR> = squared_distance(simd, self.tile, c, anchor);
+        for (lane, anchor) in self.distances.to_anchors.iter_mut().zip(&self.bound.anchors) {
+            let mut distances: Vectors<S, DISTANCE_VECTORS> = squared_distance(simd, self.tile, c, anchor);
             for distance in &mut distances {
                 *distance = simd.sqrt_f64s(*distance);
             }
-            few_mut::<S, FAR>(&mut apart.0)[c] = distances;
+            as_vectors_mut::<S, DISTANCE_VECTORS>(&mut lane.0)[c] = distances;
         }
     }
 
-    /// The shares of the `c`-th few rows of the groups `own`.
+    /// The shares of the `c`-th group of vectors, whose rows belong to the groups `own`.
     #[inline(always)]
-    fn few_shares<S: Simd>(&self, simd: S, c: usize, own: &Few<S, N>) -> Few<S, N> {
+    fn some_shares<S: Simd>(&self, simd: S, c: usize, own: &Vectors<S, N>) -> Vectors<S, N> {
         let Bound { groups, anchors, radius, theta_star, .. } = self.bound;
-        let (zero, w) = (simd.splat_f64s(0.0), &few::<S, N>(&self.tile.w.0)[c]);
+        let (zero, w) = (simd.splat_f64s(0.0), &as_vectors::<S, N>(&self.tile.w.0)[c]);
 
-        // e⁻ᵃ = 2^(−a·log₂e), which is quicker to compute.
+        // e⁻ᵃ = 2^(−a·log₂e), which is faster to compute.
         let rate = simd.splat_f64s(radius * LOG2_E);
-        let left = self.left(simd, c, own);
+        let without_row = self.without_row(simd, c, own);
         let mut sum = *w;
-        for ((apart, number), (anchor, &mass)) in
-            self.room.apart.iter().zip(numbers()).zip(anchors.iter().zip(&groups.mass))
+        for ((distance, index), (anchor, &mass)) in
+            self.distances.to_anchors.iter().zip(indices()).zip(anchors.iter().zip(&groups.mass))
         {
-            let apart = &few::<S, N>(&apart.0)[c];
-            let mut far = match theta_star {
+            let distance = &as_vectors::<S, N>(&distance.0)[c];
+            let mut exponent = match theta_star {
                 Some(theta_star) => along(simd, self.tile, c, anchor, theta_star),
                 None => [zero; N],
             };
             let mut mass = [simd.splat_f64s(mass); N];
             for v in 0..N {
-                far[v] = simd.mul_add_f64s(rate, apart[v], far[v]);
-                let is_own = simd.equal_f64s(own[v], simd.splat_f64s(number));
-                far[v] = simd.select_f64s(is_own, simd.mul_f64s(far[v], left.stretch[v]), far[v]);
-                mass[v] = simd.select_f64s(is_own, left.mass[v], mass[v]);
+                exponent[v] = simd.mul_add_f64s(rate, distance[v], exponent[v]);
+                let is_own = simd.equal_f64s(own[v], simd.splat_f64s(index));
+                exponent[v] =
+                    simd.select_f64s(is_own, simd.mul_f64s(exponent[v], without_row.factor[v]), exponent[v]);
+                mass[v] = simd.select_f64s(is_own, without_row.mass[v], mass[v]);
             }
-            two_to_minus(simd, &mut far);
+            two_to_minus(simd, &mut exponent);
             for v in 0..N {
-                sum[v] = simd.mul_add_f64s(mass[v], far[v], sum[v]);
+                sum[v] = simd.mul_add_f64s(mass[v], exponent[v], sum[v]);
             }
         }
         for v in 0..N {
@@ -211,34 +214,34 @@ impl Sharing<'_> {
         sum
     }
 
-    /// What is left of the own groups of a few rows without them.
+    /// The own groups of some rows, each without the row.
     #[inline(always)]
-    fn left<S: Simd>(&self, simd: S, c: usize, own: &Few<S, N>) -> Left<S> {
-        let (zero, w) = (simd.splat_f64s(0.0), &few::<S, N>(&self.tile.w.0)[c]);
-        let (mut mass, mut stretch) = ([zero; N], [simd.splat_f64s(1.0); N]);
-        for (&group_mass, number) in self.bound.groups.mass.iter().zip(numbers()) {
+    fn without_row<S: Simd>(&self, simd: S, c: usize, own: &Vectors<S, N>) -> WithoutRow<S> {
+        let (zero, w) = (simd.splat_f64s(0.0), &as_vectors::<S, N>(&self.tile.w.0)[c]);
+        let (mut mass, mut factor) = ([zero; N], [simd.splat_f64s(1.0); N]);
+        for (&group_mass, index) in self.bound.groups.mass.iter().zip(indices()) {
             for (v, mass) in mass.iter_mut().enumerate() {
-                let is_own = simd.equal_f64s(own[v], simd.splat_f64s(number));
+                let is_own = simd.equal_f64s(own[v], simd.splat_f64s(index));
                 *mass = simd.select_f64s(is_own, simd.splat_f64s(group_mass), *mass);
             }
         }
         for v in 0..N {
-            let whole = mass[v];
-            mass[v] = simd.max_f64s(simd.sub_f64s(whole, w[v]), zero);
+            let all = mass[v];
+            mass[v] = simd.max_f64s(simd.sub_f64s(all, w[v]), zero);
             if self.bound.rule == CenterRule::Exact {
-                stretch[v] = simd.div_f64s(whole, mass[v]);
+                factor[v] = simd.div_f64s(all, mass[v]);
             }
         }
-        Left { mass, stretch }
+        WithoutRow { mass, factor }
     }
 }
 
-/// `|(q − z_n)·θ*|·log₂e` for the `c`-th few rows of a tile.
+/// `|(q − z_n)·θ*|·log₂e` for the `c`-th group of vectors of a tile.
 #[inline(always)]
-fn along<S: Simd>(simd: S, tile: &Tile<'_>, c: usize, q: &[f64], theta_star: &[f64]) -> Few<S, N> {
+fn along<S: Simd>(simd: S, tile: &Tile<'_>, c: usize, q: &[f64], theta_star: &[f64]) -> Vectors<S, N> {
     let mut sum = [simd.splat_f64s(0.0); N];
     for (z, (&q, &theta)) in tile.z.iter().zip(q.iter().zip(theta_star)) {
-        let (z, q, theta) = (&few::<S, N>(&z.0)[c], simd.splat_f64s(q), simd.splat_f64s(theta));
+        let (z, q, theta) = (&as_vectors::<S, N>(&z.0)[c], simd.splat_f64s(q), simd.splat_f64s(theta));
         for v in 0..N {
             sum[v] = simd.mul_add_f64s(simd.sub_f64s(q, z[v]), theta, sum[v]);
         }
@@ -249,7 +252,7 @@ fn along<S: Simd>(simd: S, tile: &Tile<'_>, c: usize, q: &[f64], theta_star: &[f
     sum
 }
 
-/// The same shares by the definition, with every mean computed anew without its row: slow, and plainly right.
+/// The same shares by the definition, with every mean recomputed without its row: the plain, slow version of [`Bound::shares`].
 pub fn plain_shares(
     points: &[(Vec<f64>, f64)],
     centers: &Centers,
@@ -260,7 +263,7 @@ pub fn plain_shares(
     let squared = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
     let nearest = |z: &[f64]| {
         let distances: Vec<f64> = centers.rows().map(|q| squared(z, q)).collect();
-        // Of equals the first.
+        // Of equally near centres the first.
         (0..distances.len()).min_by(|&a, &b| distances[a].total_cmp(&distances[b])).unwrap_or(0)
     };
     let group: Vec<usize> = points.iter().map(|(z, _)| nearest(z)).collect();
@@ -308,13 +311,18 @@ mod tests {
                 let groups = groups(&points, &centers);
                 let bound = Bound::new(centers.clone(), groups, 1.5, theta_star.clone(), rule);
                 for tile in points.tiles() {
-                    let (mut room, mut native) = (Distances::default(), Lane::ZERO);
-                    bound.shares(&tile, &mut room, &mut native);
+                    let (mut distances, mut native) = (Distances::default(), Lane::ZERO);
+                    bound.shares(&tile, &mut distances, &mut native);
                     let shares_by = |run: &dyn Fn(Sharing<'_>)| {
                         let nothing = Lane::of(f64::NAN);
-                        let mut room = Distances { apart: vec![nothing; 3], own: nothing };
+                        let mut distances = Distances { to_anchors: vec![nothing; 3], own: nothing };
                         let mut shares = nothing;
-                        run(Sharing { bound: &bound, tile: &tile, room: &mut room, shares: &mut shares });
+                        run(Sharing {
+                            bound: &bound,
+                            tile: &tile,
+                            distances: &mut distances,
+                            shares: &mut shares,
+                        });
                         shares
                     };
                     assert_eq!(shares_by(&|sharing| sharing.with_simd(pulp::Scalar)), native);
@@ -351,7 +359,7 @@ mod tests {
     #[test]
     fn very_large_and_very_small_rows_have_the_shares_of_the_plain_version() {
         let apart = [1.0, 2.0, 3.0, 4.0];
-        // Here the squares of distances to the centre overflow, and those to the mean do not.
+        // The squared distances to the centre overflow, those to the mean do not.
         let on_both_sides = [-6.9, -6.9, 6.9, 6.9];
         for (rows, scale, center, radius) in [
             (apart, 1e155, 1e155, 1.5),

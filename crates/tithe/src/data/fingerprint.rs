@@ -1,7 +1,7 @@
-//! A fingerprint of the rows in use: the same for the same rows in any order and any format, another for other rows.
+//! A checksum of rows that does not depend on their order or their file format.
 //!
-//! Each row is hashed over its columns, and the rows' hashes are added modulo 2⁶⁴: exact, so fingerprints of parts add up
-//! to that of the whole, whatever the parts. It guards against mistakes, not against malice.
+//! Each row is hashed over its columns, and the hashes of the rows are added modulo 2⁶⁴. The addition is exact, so the fingerprints of
+//! parts add up to the fingerprint of all rows. It detects mistakes, not deliberate manipulation.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,13 +12,13 @@ use crate::base::math::vectorized;
 use crate::base::rng::mix64;
 use crate::data::block::{Block, Column};
 
-/// A sum of hashes of rows.
+/// The sum of the hashes of some rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Fingerprint(u64);
 
-/// Rows hashed at a time: few enough that they and their hashes stay in the second-level cache while the columns go by, and
-/// long enough stretches of each column for the processor to fetch ahead by itself.
+/// Rows hashed at a time: few enough for the hashes to stay in the cache from column to column, and enough of each column for the
+/// processor's own prefetching.
 pub(crate) const STRIP: usize = 2048;
 const MISSING: u64 = 0x1319_8a2e_0370_7344;
 
@@ -37,7 +37,7 @@ impl Fingerprint {
         fingerprint
     }
 
-    /// The fingerprint of rows whose values are all in their hashes.
+    /// The fingerprint of rows from their complete hashes.
     pub(crate) fn of_hashes(hashes: &[u64]) -> Fingerprint {
         let sum = vectorized(
             #[inline(always)]
@@ -52,12 +52,12 @@ impl Fingerprint {
         Fingerprint(sum)
     }
 
-    /// A checksum of bytes, whose order matters: any single changed byte shows.
+    /// A checksum of bytes, which depends on their order and changes with any single byte.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Fingerprint {
         Fingerprint(fnv(bytes))
     }
 
-    /// The sum itself.
+    /// The fingerprint as a number.
     pub(crate) fn bits(self) -> u64 {
         self.0
     }
@@ -68,19 +68,19 @@ impl Fingerprint {
     }
 }
 
-/// Hashes the rows of a block, some of them and a column at a time.
+/// Hashes rows of a block, one column at a time.
 pub(crate) struct RowHasher<'a> {
     keys: Vec<ColumnKey>,
     inputs: Vec<Input<'a>>,
 }
 
-/// What a column's values are hashed under.
+/// The hash key of a column.
 #[derive(Clone, Copy)]
 struct ColumnKey(u64);
 
 enum Input<'a> {
     Numbers(&'a [f64]),
-    /// Codes, and the hash of each code's level.
+    /// The codes of the rows, and the hash of the level of each code.
     Levels(&'a [u32], Vec<u64>),
 }
 
@@ -96,7 +96,7 @@ impl<'a> RowHasher<'a> {
         RowHasher { keys, inputs: block.columns.iter().map(input).collect() }
     }
 
-    /// Adds a column's values to the hashes of some rows.
+    /// Adds the values of a column to the hashes of some rows.
     pub fn add(&self, column: usize, rows: Range<usize>, hashes: &mut [u64]) {
         let key = self.keys[column];
         match &self.inputs[column] {
@@ -118,15 +118,15 @@ impl<'a> RowHasher<'a> {
 }
 
 impl ColumnKey {
-    /// A row's hash with one more value: the product of the two halves of the value under the column's key, as in
-    /// Black, Halevi, Krawczyk, Krovetz and Rogaway's NH; one multiplication of 32 bits, which every vector unit has.
+    /// Adds a value to the hash of a row: the product of the two halves of value plus key, as in the hash NH of Black, Halevi, Krawczyk,
+    /// Krovetz and Rogaway (1999). It needs only a multiplication of 32 bits, which all vector instruction sets have.
     #[inline(always)]
     fn add(self, hash: u64, value: u64) -> u64 {
         let keyed = value.wrapping_add(self.0);
         hash.wrapping_add(keyed.wrapping_add((keyed & 0xffff_ffff) * (keyed >> 32)))
     }
 
-    /// The same for a number: −0 is the 0 that it equals.
+    /// Adds a number; −0 and 0 have the same hash.
     #[inline(always)]
     fn add_number(self, hash: u64, value: f64) -> u64 {
         self.add(hash, (value + 0.0).to_bits())

@@ -1,14 +1,14 @@
-//! Weighted points `z_n = y_n x_n` in tiles: the one form of data that every kernel works on.
+//! Weighted points `z_n = y_n x_n` in tiles of 128 rows, stored column by column: the input of every kernel.
 
 use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
 
-/// Rows in a tile. A tile of ten columns (10 KiB) and what a kernel keeps beside it fit the first-level
-/// cache; each column of a tile is a whole number of vector registers on every processor.
+/// Rows per tile. A tile of ten columns (10 KiB) fits in the first-level cache together with a kernel's own data, and a column of a
+/// tile is a whole number of vector registers on every processor.
 pub const TILE: usize = 128;
 
-/// One value for each row of a tile, aligned to whole cache lines: the widest vector loads then never touch two.
+/// A lane: one value per row of a tile. Aligned to cache lines, so that no vector load touches two of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(align(64))]
 pub struct Lane(pub [f64; TILE]);
@@ -41,14 +41,14 @@ impl DerefMut for Lane {
 
 /// A tile: `TILE` weighted points of dimension D, stored column by column.
 ///
-/// Rows beyond [`Tile::len`] are padding: `z = 0` and weight 0, so that sums need not know of them.
+/// Rows from [`Tile::len`] on are padding: `z = 0` and weight 0, so that they add nothing to sums.
 #[derive(Clone, Copy, Debug)]
 pub struct Tile<'a> {
     /// The columns of `z`: D lanes.
     pub z: &'a [Lane],
     /// The weights `w_n`.
     pub w: &'a Lane,
-    /// How many rows are real.
+    /// The number of rows without padding.
     pub len: usize,
 }
 
@@ -62,7 +62,7 @@ pub struct Points {
     w: Vec<Lane>,
 }
 
-/// Points as they travel: the dimension, the points one after the other, and their weights.
+/// The serialised form of [`Points`]: the dimension, the points one after the other, and their weights.
 #[derive(Serialize, Deserialize)]
 struct PlainPoints(usize, Vec<f64>, Vec<f64>);
 
@@ -101,9 +101,9 @@ impl Points {
     /// Adds one point.
     ///
     /// # Panics
-    /// If `z` is not of the points' dimension.
+    /// If `z` does not have `dim` entries.
     pub fn push(&mut self, z: &[f64], w: f64) {
-        assert_eq!(z.len(), self.dim, "a point of another dimension");
+        assert_eq!(z.len(), self.dim, "a point of a different dimension");
         let row = self.len % TILE;
         if row == 0 {
             self.z.resize(self.z.len() + self.dim, Lane::ZERO);
@@ -117,7 +117,7 @@ impl Points {
         self.len += 1;
     }
 
-    /// Adds the real rows of a tile of the same dimension.
+    /// Adds the rows of a tile of the same dimension, without its padding.
     pub fn push_tile(&mut self, tile: &Tile<'_>) {
         if self.len.is_multiple_of(TILE) {
             self.z.extend_from_slice(tile.z);
@@ -161,7 +161,7 @@ impl Points {
         }
     }
 
-    /// The point `z_n`, copied out.
+    /// A copy of the point `z_n`.
     pub fn row(&self, n: usize) -> Vec<f64> {
         let mut row = vec![0.0; self.dim];
         self.tile(n / TILE).copy_row(n % TILE, &mut row);
@@ -178,12 +178,12 @@ impl Points {
         (0..self.len).map(|n| self.weight(n)).collect()
     }
 
-    /// Gives every point a new weight.
+    /// Replaces all weights.
     ///
     /// # Panics
     /// If there are not as many weights as points.
     pub fn set_weights(&mut self, weights: &[f64]) {
-        assert_eq!(weights.len(), self.len, "one weight a point");
+        assert_eq!(weights.len(), self.len, "one weight per point");
         for (lane, chunk) in self.w.iter_mut().zip(weights.chunks(TILE)) {
             lane[..chunk.len()].copy_from_slice(chunk);
         }
@@ -218,7 +218,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn points_come_back_as_they_were_put_in() {
+    fn points_are_returned_unchanged() {
         let rows: Vec<Vec<f64>> = (0..300).map(|n| vec![f64::from(n), -f64::from(n)]).collect();
         let mut points = Points::from_rows(2, rows.iter().map(|row| (row.as_slice(), row[0] + 1.0)));
         assert_eq!(points.len(), 300);
@@ -234,6 +234,6 @@ pub(crate) mod tests {
         assert_eq!(copied, points);
         points.set_weights(&vec![2.0; 300]);
         assert_eq!(points.weights(), vec![2.0; 300]);
-        assert_eq!(points.tile(2).w[300 - 2 * TILE..], [0.0; 3 * TILE - 300], "padding weighs nothing");
+        assert_eq!(points.tile(2).w[300 - 2 * TILE..], [0.0; 3 * TILE - 300], "padding has weight 0");
     }
 }

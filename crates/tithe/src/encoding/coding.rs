@@ -9,7 +9,7 @@ use crate::base::error::{ErrorKind, Result};
 use crate::base::math::vectorized;
 use crate::data::block::{Block, Column, row_name};
 use crate::data::points::{Lane, TILE, Tile};
-use crate::engine::parts::in_parts;
+use crate::engine::parts::part_ranges;
 
 /// The name of the intercept among the coefficients.
 pub const INTERCEPT: &str = "intercept";
@@ -455,7 +455,7 @@ impl Encoder<'_> {
             numbers = rest;
             (tiles, own)
         };
-        in_parts(self.tiles()).map(with_numbers).collect()
+        part_ranges(self.tiles()).map(with_numbers).collect()
     }
 
     /// Tile `t`: rows `t·TILE` and on of the block, as points `z = y·x` with their weights.

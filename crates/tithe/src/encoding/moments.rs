@@ -17,11 +17,11 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    /// Chan, Golub and LeVeque's rule for joining two groups.
+    /// Merges the moments of other rows, by the formula of Chan, Golub and LeVeque (1979).
     pub fn merge(&mut self, next: Moments) {
         let squares = self.squares + next.squares;
         if self.mass == 0.0 || next.mass == 0.0 {
-            // Nothing weighs nothing; but squares that are no number must not be lost with it.
+            // A part without mass adds nothing, but its squares may be NaN, which must be kept.
             let some = if self.mass == 0.0 { next } else { *self };
             *self = Moments { squares, ..some };
             return;
@@ -104,7 +104,7 @@ impl MomentSums {
         let Some(shift) = self.shift else { return Moments::default() };
         let [mass, sum, squares] = [self.mass, self.sum, self.squares].map(|sums| sums.iter().sum::<f64>());
         let mean = sum / mass;
-        // `max` would turn a NaN into 0; adding 0·squares keeps what is not finite so.
+        // `max` turns NaN into 0; adding 0·squares restores NaN if the sum is not finite.
         Moments { mass, mean: shift + mean, squares: (squares - sum * mean).max(0.0) + 0.0 * squares }
     }
 }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_of_parts_are_those_of_the_whole() {
+    fn moments_of_parts_merge_to_those_of_all_rows() {
         let merged = |parts: &[Moments]| {
             let mut all = Moments::default();
             parts.iter().for_each(|part| all.merge(*part));
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(merged(&[part(100.0, 1e160, 0.0)]), (100.0, 1e160, 0.0));
         assert_eq!(merged(&[part(1e-170, 0.0, 0.0), part(1e-170, 1.0, 0.0)]), (2e-170, 0.5, 5e-171));
         assert_eq!(merged(&[part(1e160, 2.0, 0.0), part(1e160, 2.0, 0.0)]), (2e160, 2.0, 0.0));
-        // Of no weight, but with a value that is no number.
+        // A part without mass, but with a value that is NaN.
         assert!(merged(&[part(1.0, 2.0, 3.0), part(0.0, f64::NAN, f64::NAN)]).2.is_nan());
     }
 

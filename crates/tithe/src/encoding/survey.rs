@@ -14,7 +14,7 @@ use crate::data::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE, RowS
 use crate::data::fingerprint::{Fingerprint, RowHasher, STRIP};
 use crate::data::table::Table;
 use crate::encoding::{Coding, Encoding, Feature, Label, LabelValue, Unseen, unseen_level};
-use crate::engine::parts::{in_parts, share_out};
+use crate::engine::parts::{part_ranges, process_parts};
 use crate::engine::pass::Pass;
 use crate::engine::{Engine, Missing};
 use crate::reservoir::slots::{Picked, Racer, Races, Slots};
@@ -274,8 +274,8 @@ impl Pass for Survey {
         // Without weights the label is summed like the features: its hash comes with it.
         let summed = if weights.is_some() { features } else { block.columns.len() };
         let hasher = RowHasher::new(block);
-        let parts = in_parts(block.len.div_ceil(STRIP)).collect();
-        let swept = share_out(parts, |strips| Swept::of(block, strips, weights, &hasher, summed));
+        let parts = part_ranges(block.len.div_ceil(STRIP)).collect();
+        let swept = process_parts(parts, |strips| Swept::of(block, strips, weights, &hasher, summed));
         let mut all = Swept::nothing(summed);
         swept.into_iter().for_each(|swept| all.merge(swept));
         let Swept { moments, fingerprint } = all;
@@ -871,8 +871,8 @@ pub(super) mod tests {
     }
 
     pub(crate) fn numbers(count: usize, seed: u64) -> Vec<f64> {
-        let lots = crate::base::rng::CounterRng::new(&mut Seed(seed).stream(Purpose::Generate, 0));
-        (0..count as u64).map(|place| lots.unit(place) * 3.0 - 1.0).collect()
+        let uniform = crate::base::rng::CounterRng::new(&mut Seed(seed).stream(Purpose::Generate, 0));
+        (0..count as u64).map(|index| uniform.unit(index) * 3.0 - 1.0).collect()
     }
 
     #[test]

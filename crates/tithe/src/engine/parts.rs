@@ -1,21 +1,22 @@
-//! Parts of a block, which the threads that are free share out among them; what comes of it is the same on any number of threads.
+//! Parallel work within one block: parts of a block that idle threads take over, with results that do not depend on the number of threads.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-/// So many tiles or strips of a block in up to four parts, in order, equally many in each but the last.
-pub(crate) fn in_parts(count: usize) -> impl Iterator<Item = Range<usize>> {
+/// Splits `count` tiles or strips of a block into up to four consecutive ranges. All have the same length, except that the last may be
+/// shorter.
+pub(crate) fn part_ranges(count: usize) -> impl Iterator<Item = Range<usize>> {
     const PARTS: usize = 4;
     let many = count.div_ceil(PARTS).max(1);
     (0..count).step_by(many).map(move |first| first..count.min(first + many))
 }
 
-/// Works on the parts of a block, which must not depend on the threads. Threads of the pool that this one belongs to take some of
-/// them if they have nothing else left to do, so that all end together. Others are not asked: they need not be there, as in a child of
-/// `fork`.
-pub(crate) fn share_out<P: Send, T: Send>(parts: Vec<P>, work: impl Fn(P) -> T + Sync + Send) -> Vec<T> {
+/// Processes the parts of a block and returns the results in order. Idle threads of the current thread pool take over some parts, so that all
+/// threads finish at about the same time. Outside a thread pool the parts run on the calling thread: the global pool may not exist, as in
+/// a child of `fork`.
+pub(crate) fn process_parts<P: Send, T: Send>(parts: Vec<P>, work: impl Fn(P) -> T + Sync + Send) -> Vec<T> {
     if parts.len() > 1 && rayon::current_thread_index().is_some() && rayon::current_num_threads() > 1 {
         parts.into_par_iter().map(work).collect()
     } else {
@@ -23,32 +24,32 @@ pub(crate) fn share_out<P: Send, T: Send>(parts: Vec<P>, work: impl Fn(P) -> T +
     }
 }
 
-/// Room to work in, for as many threads as work on parts of one block. It stays for the next block: a thread's rooms are as many as
-/// ever helped it, and no more than parts.
-pub(crate) struct Rooms<R>(Mutex<Vec<R>>);
+/// Scratch buffers for the threads that process parts of one block, kept for the next block. There are as many as threads have worked on
+/// one block at the same time.
+pub(crate) struct ScratchPool<R>(Mutex<Vec<R>>);
 
-impl<R> Default for Rooms<R> {
-    fn default() -> Rooms<R> {
-        Rooms(Mutex::default())
+impl<R> Default for ScratchPool<R> {
+    fn default() -> ScratchPool<R> {
+        ScratchPool(Mutex::default())
     }
 }
 
-impl<R: Send> Rooms<R> {
-    /// Works on the parts of a block, each in a room of its own as long as it lasts; see [`share_out`].
-    pub fn share_out<P: Send, T: Send>(
+impl<R: Send> ScratchPool<R> {
+    /// Processes the parts of a block, each with exclusive use of a scratch buffer; see [`process_parts`].
+    pub fn process_parts<P: Send, T: Send>(
         &self,
         parts: Vec<P>,
-        new_room: impl Fn() -> R + Sync,
+        new_scratch: impl Fn() -> R + Sync,
         work: impl Fn(&mut R, P) -> T + Sync,
     ) -> Vec<T> {
-        // Where a thread has panicked, the pool passes that on.
-        let rooms = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        share_out(parts, |part: P| {
-            let room = rooms().pop();
-            let mut room = room.unwrap_or_else(&new_room);
-            let done = work(&mut room, part);
-            rooms().push(room);
-            done
+        // The thread pool propagates the panic of a thread that held the lock.
+        let buffers = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        process_parts(parts, |part: P| {
+            let buffer = buffers().pop();
+            let mut buffer = buffer.unwrap_or_else(&new_scratch);
+            let result = work(&mut buffer, part);
+            buffers().push(buffer);
+            result
         })
     }
 }
@@ -66,9 +67,9 @@ mod tests {
     }
 
     #[test]
-    fn there_are_few_parts_and_nothing_is_left_out() {
+    fn ranges_cover_everything_in_at_most_four_parts() {
         for count in 0..70 {
-            let parts: Vec<Range<usize>> = in_parts(count).collect();
+            let parts: Vec<Range<usize>> = part_ranges(count).collect();
             assert!(parts.len() <= 4 && parts.iter().all(|part| !part.is_empty()), "{count}");
             assert!(parts.windows(2).all(|pair| pair[0].len() == parts[0].len()), "{count}");
             assert!(parts.iter().flat_map(Range::clone).eq(0..count), "{count}");
@@ -76,15 +77,15 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_without_a_pool_works_alone_and_others_of_a_pool_help() {
-        let alone = share_out((0..100).collect(), |_| current().id());
+    fn threads_of_a_pool_share_the_parts() {
+        let alone = process_parts((0..100).collect(), |_| current().id());
         assert!(alone.iter().all(|thread| *thread == current().id()));
         // Each of two parts waits until the other has begun.
         let (to_first, at_first) = channel();
         let (to_second, at_second) = channel();
         let parts = vec![(to_second, at_first), (to_first, at_second)];
         let met = pool(2).install(|| {
-            share_out(parts, |(there, here)| {
+            process_parts(parts, |(there, here)| {
                 there.send(()).is_ok() && here.recv_timeout(Duration::from_secs(60)).is_ok()
             })
         });
@@ -92,26 +93,26 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_worked_on_once_and_stay_in_order_whoever_works_on_them() {
-        let squares = |rooms: &Rooms<u64>| {
+    fn each_part_is_processed_once_and_results_stay_in_order() {
+        let squares = |buffers: &ScratchPool<u64>| {
             let parts = (0..100u64).collect();
-            rooms.share_out(
+            buffers.process_parts(
                 parts,
                 || 0,
-                |room, part| {
-                    *room += 1;
+                |buffer, part| {
+                    *buffer += 1;
                     part * part
                 },
             )
         };
         let expected: Vec<u64> = (0..100).map(|part| part * part).collect();
         for threads in [1, 2, 5] {
-            let (rooms, pool) = (Rooms::default(), pool(threads));
+            let (buffers, pool) = (ScratchPool::default(), pool(threads));
             for blocks in 1..=2 {
-                assert_eq!(pool.install(|| squares(&rooms)), expected, "{threads} threads");
-                let rooms = rooms.0.lock().expect("no panic");
-                assert!(rooms.len() <= threads, "no more rooms than threads");
-                assert_eq!(rooms.iter().sum::<u64>(), 100 * blocks, "rooms stay for the next block");
+                assert_eq!(pool.install(|| squares(&buffers)), expected, "{threads} threads");
+                let buffers = buffers.0.lock().expect("no panic");
+                assert!(buffers.len() <= threads, "no more buffers than threads");
+                assert_eq!(buffers.iter().sum::<u64>(), 100 * blocks, "buffers are kept for the next block");
             }
         }
     }

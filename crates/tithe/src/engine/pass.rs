@@ -1,4 +1,4 @@
-//! A pass: something computed from all rows, block by block, whose partial results merge.
+//! A pass: a computation over all rows, block by block, whose partial results merge.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -7,14 +7,13 @@ use crate::base::error::Result;
 use crate::data::block::Block;
 use crate::data::fingerprint::Fingerprint;
 
-/// Everything that touches the full data is a pass: a description (the value itself), a function from a
+/// Every computation over the full data is a pass: a description (the value itself), a function from a
 /// block to a state, and an associative merge of states. An [engine](crate::engine::Engine) runs it.
 ///
-/// The state of all blocks depends on the pass and the blocks alone, never on the threads: engines merge states in the
-/// order of the blocks, so the result has the same bytes on any number of threads. A block's own state may leave out
-/// what other blocks have beaten already.
+/// Engines merge states in the order of the blocks, so the merged state has the same bytes on any number of threads. The state of a single
+/// block may omit rows that can no longer be selected because of other blocks.
 ///
-/// Passes and states travel: a pass to where the rows are, its state back.
+/// Passes and states are serialisable: a pass is sent to where the rows are, and its state is sent back.
 pub trait Pass: Sync + Serialize {
     /// Names the pass in tasks that are sent to other machines. It is unique among all passes, and does not change when the
     /// label does. The module `distributed` lists every pass by it; a test compares that list with the sources.
@@ -26,25 +25,24 @@ pub trait Pass: Sync + Serialize {
     /// The result for some blocks.
     type State: Send + Serialize + DeserializeOwned;
 
-    /// What a thread keeps from block to block: scratch space, and what it has seen so far where that
-    /// saves work without changing the merged result.
+    /// The state that a thread keeps from block to block: scratch buffers, and values that save work without changing the merged result.
     type Worker: Send;
 
-    /// A thread's start.
+    /// The initial state of a thread.
     fn worker(&self) -> Self::Worker;
 
     /// The result for one block.
     fn visit(&self, worker: &mut Self::Worker, block: &Block) -> Result<Self::State>;
 
-    /// Adds the state of the blocks that follow.
+    /// Adds the state of the blocks that follow those of `state`.
     fn merge(&self, state: &mut Self::State, next: Self::State);
 
-    /// Moves the positions of rows in a state: an engine that knows only afterwards how many rows stand ahead of a block
-    /// numbers them provisionally, in the same order. Passes whose states hold positions do so.
+    /// Replaces each row position in a state by `place(position)`, which is increasing. An engine that learns the number of rows before a
+    /// block only later uses provisional positions first. Passes with row positions in their states must implement it.
     fn relocate(&self, _state: &mut Self::State, _place: &dyn Fn(u64) -> u64) {}
 }
 
-/// A pass that takes the fingerprint of the rows it sees as well, where these may be others than an earlier pass saw.
+/// Wraps a pass, and also computes the fingerprint of the rows if they may differ from those of an earlier pass.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Watching<P> {
     pub pass: P,

@@ -1,11 +1,11 @@
-//! The local feature map: a point as its share of the log-likelihood's gradient and Hessian at a pilot,
-//! in units of the full posterior.
+//! Local features: the contribution of each point to the gradient and the Hessian of the log-likelihood at a pilot, in units of the
+//! posterior standard deviation.
 //!
 //! Let `θ̂` be the pilot, `H` the negative log-posterior's Hessian there, `H = LLᵀ`, `C = L⁻ᵀ`, so that
 //! `CCᵀ = H⁻¹`. With `u = Cᵀz`, `g = φ'(z·θ̂)` and `h = φ''(z·θ̂)` the feature vector of a point is
-//! `F(z) = [g·u/√2 ; (h/2)·svec(uuᵀ)]`, and `KL ≈ ‖Σ_m w_m F(z_m) − b‖²` to second order, `b` being the
-//! same sum over all the data. Its `d = D + D(D+1)/2` entries are never written out: `svec` is an isometry,
-//! so a sum of features is kept as a vector and a symmetric matrix, and every product has a closed form.
+//! `F(z) = [g·u/√2 ; (h/2)·svec(uuᵀ)]`, and `KL ≈ ‖Σ_m w_m F(z_m) − b‖²` to second order, where `b` is the
+//! same sum over the full data. The `d = D + D(D+1)/2` entries are never stored: `svec` is an isometry, so a sum of features is a vector
+//! and a symmetric matrix, and every inner product has a closed form.
 
 use faer::linalg::matmul::matmul;
 use faer::linalg::matmul::triangular::{BlockStructure, matmul as matmul_triangular};
@@ -18,7 +18,7 @@ use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::math::{exp_nonpositive, vectorized};
 use crate::data::points::{Lane, Points, TILE, Tile};
 
-/// Points handled at once by one thread: fixed, so that sums do not depend on the number of threads.
+/// Points per parallel task; fixed, so that sums do not depend on the number of threads.
 const CHUNK: usize = 512;
 
 /// `φ'(s) = −1/(1+eˢ)` and `φ''(s) = 1/((1+eˢ)(1+e⁻ˢ))`.
@@ -30,7 +30,7 @@ pub(crate) fn slope_and_curvature(s: f64) -> (f64, f64) {
     (slope, e * half * half)
 }
 
-/// The pilot and its whitening: what turns points into local features.
+/// The map from points to local features: a pilot and its whitening matrix.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "PlainMap", into = "PlainMap")]
 pub struct LocalMap {
@@ -40,7 +40,7 @@ pub struct LocalMap {
     whitening: Mat<f64>,
 }
 
-/// A map as it travels: the pilot, and the whitening column by column.
+/// The serialised form of [`LocalMap`]: the pilot, and the whitening matrix column by column.
 #[derive(Serialize, Deserialize)]
 struct PlainMap(Vec<f64>, Vec<f64>);
 
@@ -72,7 +72,7 @@ pub struct LocalSum {
 /// The local features of some points: `u`, `g` and `h` of each.
 #[derive(Clone, Debug)]
 pub struct LocalFeatures {
-    /// The whitened points `u`, one a column: D×M.
+    /// The whitened points `u`, one per column: D×M.
     directions: Mat<f64>,
     /// `g = φ'`.
     slopes: Vec<f64>,
@@ -81,7 +81,7 @@ pub struct LocalFeatures {
 }
 
 impl LocalMap {
-    /// The map at `theta` with the negative log-posterior's Hessian `H` (prior included) there.
+    /// The map at `theta`, given the Hessian `H` of the negative log-posterior there (with the prior).
     ///
     /// # Errors
     /// If the Hessian is not positive definite.
@@ -121,15 +121,15 @@ impl LocalMap {
         self.whitening.as_ref()
     }
 
-    /// The sum of features from the sums `Σ w g z` (D) and `Σ w h z zᵀ` (D×D, both triangles), neither with the
-    /// prior: the target `b` is what the last Newton pass has already added up.
+    /// The sum of features from `Σ w g z` (D) and `Σ w h z zᵀ` (D×D, both triangles), both without the prior. The last Newton pass has
+    /// these sums for the full data, which gives the target `b` without another pass.
     pub fn sum_of(&self, gradient: &[f64], curvature: MatRef<'_, f64>) -> LocalSum {
         let dim = self.dim();
         let gradient = Mat::from_fn(dim, 1, |i, _| gradient[i]);
         let first = self.whitening.as_ref() * gradient;
         let half = self.whitening.as_ref() * curvature;
         let mut second = half * self.whitening.transpose() * 0.5;
-        // Rounding leaves the two triangles apart by an ulp: make it symmetric again.
+        // Rounding makes the two triangles differ slightly; restore symmetry.
         for j in 0..dim {
             for i in 0..j {
                 second[(i, j)] = second[(j, i)];
@@ -141,7 +141,7 @@ impl LocalMap {
         }
     }
 
-    /// The features of points; their weights play no part.
+    /// The features of points, without their weights.
     pub fn features(&self, points: &Points) -> LocalFeatures {
         let dim = self.dim();
         let mut features = LocalFeatures {
@@ -169,7 +169,8 @@ impl LocalMap {
         self.norms_and_leverages(tile, scratch).0
     }
 
-    /// The norms, and the leverages `(g² + h)‖u‖²`: about twice the share that each point has in what is known of its direction.
+    /// The norms, and the leverages `(g² + h)‖u‖²`: about twice the fraction of the information in the direction of a point that the point
+    /// contributes.
     pub fn norms_and_leverages(&self, tile: &Tile<'_>, scratch: &mut [Lane]) -> (Lane, Lane) {
         let (slope, curvature) = self.tile(tile, scratch);
         vectorized(
@@ -191,7 +192,7 @@ impl LocalMap {
         )
     }
 
-    /// Whitens a tile into `directions` (D lanes) and gives `g` and `h`.
+    /// Writes the whitened tile to `directions` (D lanes), and returns `g` and `h`.
     fn tile(&self, tile: &Tile<'_>, directions: &mut [Lane]) -> (Lane, Lane) {
         vectorized(
             #[inline(always)]
@@ -252,7 +253,7 @@ impl LocalSum {
         }
     }
 
-    /// The entries in full, `[first ; svec(second)]`: d numbers.
+    /// All d entries, `[first ; svec(second)]`.
     pub fn to_vec(&self) -> Vec<f64> {
         let mut entries = self.first.clone();
         for j in 0..self.first.len() {
@@ -308,7 +309,7 @@ impl LocalFeatures {
             .collect()
     }
 
-    /// `h‖u‖²` of every point: the share that one such row has in what is known of its direction.
+    /// The leverage `h‖u‖²` of every point: the fraction of the information in its direction that a row at this point contributes.
     pub fn leverages(&self) -> Vec<f64> {
         (0..self.len())
             .map(|m| self.curvatures[m] * self.directions.col_as_slice(m).iter().map(|u| u * u).sum::<f64>())
@@ -333,7 +334,7 @@ impl LocalFeatures {
         total
     }
 
-    /// The lower triangle of a chunk's sum.
+    /// The sum over one chunk of points; only the lower triangle is computed.
     fn sum_chunk(&self, weights: &[f64], start: usize) -> LocalSum {
         let end = (start + CHUNK).min(self.len());
         let mut part = LocalSum::zero(self.dim());
@@ -387,7 +388,7 @@ impl LocalFeatures {
         scores
     }
 
-    /// The Gram matrix of these points with others:
+    /// The Gram matrix of these points and others:
     /// `F_m · F_n = g_m g_n (u_m·u_n)/2 + h_m h_n (u_m·u_n)²/4`.
     pub fn gram(&self, others: &LocalFeatures) -> Mat<f64> {
         let rows = self.len();
@@ -422,7 +423,7 @@ impl LocalFeatures {
         gram
     }
 
-    /// The feature vectors in full: d×M. For small problems only.
+    /// All feature vectors as a d×M matrix. For small problems only.
     pub(crate) fn dense(&self) -> Mat<f64> {
         let d = self.feature_count();
         let mut dense = Mat::zeros(d, self.len());
