@@ -1,4 +1,4 @@
-//! Data on a cluster: the driver's side, which asks Python to have a task done on every partition, and the workers' side.
+//! Data on a cluster: the driver, which asks Python to run a task on every partition, and the workers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,17 +13,18 @@ use tithe::data::source::{OpenOptions, Source, open};
 use tithe::data::table::Table;
 use tithe::distributed::{Cluster, ClusterEngine, do_task, empty_outcome, join_outcomes};
 use tithe::encoding::full_data::open_with;
+use tithe::options::ColumnOptions;
 use tithe::results::verify::{VerifySettings, verify as verify_against};
 
 use crate::coreset::Coreset;
 use crate::data::{Data, Opener};
 use crate::errors::to_python;
-use crate::options::{Building, Columns, Reading};
+use crate::options::{Options, Reading, build_options, column_options};
 use crate::posterior::{Posterior, Verified, verified};
 use crate::shared::stream_of;
 use crate::work::{Watch, run};
 
-/// A Python function `run(name, task) -> [outcome]`, and what it raised.
+/// A Python function `run(name, task) -> [outcome]`, and the exception that it raised.
 #[derive(Clone)]
 struct Runner {
     function: Arc<Py<PyAny>>,
@@ -35,9 +36,9 @@ impl Runner {
         Runner { function: Arc::new(function), raised: Arc::default() }
     }
 
-    /// What the function raised, rather than that work stopped.
+    /// The exception that the function raised, if there is one, instead of the one that says that work stopped.
     fn reason(&self, py: Python<'_>, stopped: PyErr) -> PyErr {
-        // Ctrl-C makes Spark's own work fail, too.
+        // Ctrl-C makes Spark's own work fail too.
         if !stopped.is_instance_of::<PyException>(py) {
             return stopped;
         }
@@ -59,15 +60,15 @@ impl Cluster for Runner {
     }
 }
 
-/// Opens data for its columns alone.
-fn columns(opener: &Opener, reading: &Reading, columns: &Columns, watch: &Watch) -> Result<Table> {
+/// Opens data to read only its columns' names and types.
+fn columns(opener: &Opener, reading: &Reading, columns: &ColumnOptions, watch: &Watch) -> Result<Table> {
     let budget = opener.budget(reading.memory);
-    let source = opener.open(&reading.open_options(budget)?, budget, watch)?;
+    let source = opener.open(&reading.open_options(budget), budget, watch)?;
     let roles = columns.roles(&*source)?;
     Table::new(source, &roles)
 }
 
-/// The same, for the columns that a posterior knows.
+/// The same for the columns of a posterior.
 fn known_columns(
     opener: &Opener,
     reading: &Reading,
@@ -75,7 +76,7 @@ fn known_columns(
     watch: &Watch,
 ) -> Result<Table> {
     let budget = opener.budget(reading.memory);
-    let options = reading.open_options(budget)?;
+    let options = reading.open_options(budget);
     open_with(&posterior.encoding, &options, |options| opener.open(options, budget, watch))
 }
 
@@ -86,37 +87,33 @@ fn names(py: Python<'_>, table: Result<Table>) -> PyResult<Vec<String>> {
 
 /// The columns that a build reads.
 #[pyfunction]
-pub fn columns_to_build(data: &Data, options: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
-    let (reading, roles): (Reading, Columns) = (options.extract()?, options.extract()?);
+pub fn columns_to_build(data: &Data, options: &Options<'_>) -> PyResult<Vec<String>> {
+    let (reading, roles) = (Reading::new(options)?, column_options(options)?);
     names(options.py(), columns(&data.opener(), &reading, &roles, &Watch::default()))
 }
 
-/// The columns that a check of a posterior reads.
+/// The columns that the check of a posterior reads.
 #[pyfunction]
-pub fn columns_to_verify(
-    posterior: &Posterior,
-    data: &Data,
-    options: &Bound<'_, PyAny>,
-) -> PyResult<Vec<String>> {
-    let reading: Reading = options.extract()?;
+pub fn columns_to_verify(posterior: &Posterior, data: &Data, options: &Options<'_>) -> PyResult<Vec<String>> {
+    let reading = Reading::new(options)?;
     names(options.py(), known_columns(&data.opener(), &reading, &posterior.0, &Watch::default()))
 }
 
-/// Builds a coreset of data whose rows are elsewhere; `data` has its columns.
+/// Builds a coreset of rows on a cluster; `data` has their columns.
 #[pyfunction]
 pub fn build_elsewhere(
     data: &Data,
-    options: &Bound<'_, PyAny>,
+    options: &Options<'_>,
     function: Py<PyAny>,
     watcher: &Bound<'_, PyAny>,
 ) -> PyResult<Coreset> {
-    let (reading, roles): (Reading, Columns) = (options.extract()?, options.extract()?);
-    let building: Building = options.extract()?;
+    let (reading, roles) = (Reading::new(options)?, column_options(options)?);
+    let building = build_options(options)?;
     let (opener, runner) = (data.opener(), Runner::new(function));
     let on_thread = runner.clone();
     let built = run(watcher, move |watch| {
-        let settings = building.settings(roles.encoding())?;
-        let missing = roles.missing()?;
+        let settings = building.settings(&roles)?;
+        let missing = roles.missing();
         let table = columns(&opener, &reading, &roles, watch)?;
         let engine = ClusterEngine::new(&on_thread, table, missing, reading.block_rows, watch)?;
         build_on(&engine, &settings)
@@ -125,18 +122,18 @@ pub fn build_elsewhere(
     Ok(Coreset(Arc::new(built.map_err(|stopped| runner.reason(py, stopped))?.coreset)))
 }
 
-/// Checks a posterior against data whose rows are elsewhere.
+/// Checks a posterior against rows on a cluster.
 #[pyfunction]
 pub fn verify_elsewhere<'py>(
     posterior: &Posterior,
     data: &Data,
-    options: &Bound<'_, PyAny>,
+    options: &Options<'_>,
     draws: usize,
     force: bool,
     function: Py<PyAny>,
     watcher: &Bound<'py, PyAny>,
 ) -> PyResult<Verified<'py>> {
-    let reading: Reading = options.extract()?;
+    let reading = Reading::new(options)?;
     let (opener, fit, runner) = (data.opener(), posterior.0.clone(), Runner::new(function));
     let on_thread = runner.clone();
     let found = run(watcher, move |watch| {
@@ -148,7 +145,7 @@ pub fn verify_elsewhere<'py>(
     Ok(verified(py, &found.map_err(|stopped| runner.reason(py, stopped))?))
 }
 
-/// Does a task on a partition whose rows an `__arrow_c_stream__` gives.
+/// Runs a task on a partition whose rows come from an `__arrow_c_stream__`.
 #[pyfunction]
 pub fn task_on_stream<'py>(
     py: Python<'py>,
@@ -167,19 +164,19 @@ pub fn task_on_stream<'py>(
     bytes(py, done)
 }
 
-/// Does a task on a partition that is a file.
+/// Runs a task on a partition that is a file.
 #[pyfunction]
 pub fn task_on_file<'py>(
     py: Python<'py>,
     task: &[u8],
     partition: u64,
     path: String,
-    options: &Bound<'py, PyAny>,
+    options: &Options<'py>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let reading: Reading = options.extract()?;
+    let reading = Reading::new(options)?;
     let done = py.detach(|| {
         do_task(task, partition, |text| {
-            let options = reading.open_options(crate::data::Budget { once: 0, decoded: 0 })?;
+            let options = reading.open_options(crate::data::Budget { once: 0, decoded: 0 });
             open(&[path], &OpenOptions { text: text.to_vec(), ..options })
         })
     });

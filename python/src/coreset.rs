@@ -1,4 +1,4 @@
-//! Coresets for Python: how they are built, and what they hold.
+//! Coresets for Python: building, reading, writing and fitting them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use tithe::results::fit::fit_coreset;
 
 use crate::data::Data;
 use crate::errors::to_python;
-use crate::options::{Building, Columns, Fitting, KnownEncoding, Reading};
+use crate::options::{KnownEncoding, Options, Reading, build_options, column_options, fit_options};
 use crate::posterior::Posterior;
 use crate::shared::capsule_of;
 use crate::work::run;
@@ -35,18 +35,17 @@ pub struct Coreset(pub Arc<tithe::coreset::Coreset>);
 
 /// Builds a coreset.
 #[pyfunction]
-pub fn build(data: &Data, options: &Bound<'_, PyAny>, watcher: &Bound<'_, PyAny>) -> PyResult<Coreset> {
-    let (reading, columns): (Reading, Columns) = (options.extract()?, options.extract()?);
-    let building: Building = options.extract()?;
-    let opener = data.opener();
+pub fn build(data: &Data, options: &Options<'_>, watcher: &Bound<'_, PyAny>) -> PyResult<Coreset> {
+    let (reading, columns) = (Reading::new(options)?, column_options(options)?);
+    let (building, opener) = (build_options(options)?, data.opener());
     let built = run(watcher, move |watch| {
-        let settings = building.settings(columns.encoding())?;
-        let missing = columns.missing()?;
+        let settings = building.settings(&columns)?;
+        let missing = columns.missing();
         let budget = opener.budget(reading.memory);
-        let options = reading.open_options(budget)?;
+        let options = reading.open_options(budget);
         let open = |options: &OpenOptions| opener.open(options, budget, watch);
-        let table = match building.known() {
-            Some(known) => open_with(&columns.known(known)?, &options, open)?,
+        let table = match &settings.encoding.known {
+            Some(known) => open_with(known, &options, open)?,
             None => {
                 let source = open(&options)?;
                 let roles = columns.roles(&*source)?;
@@ -87,12 +86,12 @@ impl Coreset {
         written.map_err(|error| to_python(py, &error))
     }
 
-    /// Its table, for whoever speaks Arrow.
+    /// Its table as an Arrow stream.
     fn stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         capsule_of(py, coreset_table(&self.0).map_err(|error| to_python(py, &error))?)
     }
 
-    /// The rows in the user's own units as the model has them (text one-hot), row by row, without the intercept.
+    /// The features in the data's own units (text one-hot), row by row, without the intercept.
     fn x<'py>(&self, py: Python<'py>) -> PyResult<Numbers<'py>> {
         let x = self.0.own_units().map_err(|error| to_python(py, &error))?;
         Ok(PyArray1::from_vec(py, x))
@@ -137,15 +136,14 @@ impl Coreset {
     }
 
     /// Draws from its posterior.
-    fn fit(&self, options: &Bound<'_, PyAny>, watcher: &Bound<'_, PyAny>) -> PyResult<Posterior> {
-        let fitting: Fitting = options.extract()?;
-        let coreset = self.0.clone();
-        let fit = run(watcher, move |watch| fit_coreset(&coreset, &fitting.settings()?, watch))?;
+    fn fit(&self, options: &Options<'_>, watcher: &Bound<'_, PyAny>) -> PyResult<Posterior> {
+        let (options, coreset) = (fit_options(options)?, self.0.clone());
+        let fit = run(watcher, move |watch| fit_coreset(&coreset, &options.settings()?, watch))?;
         Ok(Posterior(Arc::new(fit)))
     }
 }
 
-/// The paper's synthetic data: to a file, or its columns one after the other and the labels.
+/// Generates the paper's synthetic data: writes a file, or returns its columns one after the other and the labels.
 #[pyfunction]
 pub fn generate<'py>(
     recipe: &str,
@@ -164,10 +162,12 @@ pub fn generate<'py>(
         })?;
         return Ok(None);
     }
-    // The columns, and all of them one after the other.
+    // The columns, and a copy of all of them in one vector.
     let bytes = rows.saturating_mul(16 * (recipe.dim() as u64 + 1));
     if bytes > physical_memory().unwrap_or(u64::MAX) {
-        let what = format!("{rows} need more memory than there is; name a path to write them to a file");
+        let what = format!(
+            "{rows} rows need more memory than this machine has; give a path to write them to a file"
+        );
         return Err(to_python(py, &Error::setting("--rows", what)));
     }
     let made = run(watcher, move |_| Ok(recipe.data(Seed(seed), rows as usize)))?;

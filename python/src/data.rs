@@ -1,4 +1,4 @@
-//! What Python hands over as data: paths, NumPy arrays, sparse rows, Arrow streams.
+//! Data from Python: paths, NumPy arrays, sparse rows, Arrow streams.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -32,9 +32,9 @@ enum Kind {
 /// A stream of batches: read once, then kept.
 struct Stream {
     reader: Mutex<Option<RecordBatchStreamReader>>,
-    /// True if its batches are in memory anyhow.
+    /// True if its batches are in memory already.
     held: bool,
-    /// Columns that stand beside it.
+    /// Additional columns, such as labels and weights given as arrays.
     beside: Vec<(String, ArrayRef)>,
     kept: OnceLock<Kept>,
 }
@@ -42,7 +42,7 @@ struct Stream {
 /// How much memory data may take.
 #[derive(Clone, Copy)]
 pub struct Budget {
-    /// Bytes for what comes once; more goes to a temporary file.
+    /// Bytes for data that can be read only once; more goes to a temporary file.
     pub once: u64,
     /// Bytes for decoded rows.
     pub decoded: u64,
@@ -56,15 +56,15 @@ impl Data {
         Data(Arc::new(Kind::Paths { names, found: OnceLock::new() }))
     }
 
-    /// The files that paths, globs and directories stand for.
+    /// The files that match the paths, globs and directories.
     fn files(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let Kind::Paths { names, .. } = &*self.0 else { return Ok(Vec::new()) };
         let inputs = find_inputs(names, 0).map_err(|error| to_python(py, &error))?;
         Ok(inputs.iter().map(|input| input.path().display().to_string()).collect())
     }
 
-    /// Named arrays side by side: `(names, kind, array)`, the kind one of `numbers`, `truths`, `sparse`, `text`. Sparse rows
-    /// are `(indptr, indices, data, columns)`, text is a list of words and `None`.
+    /// Named arrays with the same rows: `(names, kind, array)`, the kind one of `numbers`, `truths` (booleans), `sparse`,
+    /// `text`. Sparse rows are `(indptr, indices, data, columns)`, text is a list of strings and `None`.
     #[staticmethod]
     fn arrays(py: Python<'_>, parts: Vec<(Vec<String>, String, Bound<'_, PyAny>)>) -> PyResult<Data> {
         let mut named = Vec::with_capacity(parts.len());
@@ -81,8 +81,8 @@ impl Data {
         Ok(Data(Arc::new(Kind::Arrays(arrays))))
     }
 
-    /// A stream from an `__arrow_c_stream__`; `held` if its producer has it all in memory. Columns beside it are
-    /// `(name, kind, values)`.
+    /// A stream from an `__arrow_c_stream__`; `held` if its producer has all of it in memory. Additional columns
+    /// (`beside`) are `(name, kind, values)`.
     #[staticmethod]
     fn stream(
         capsule: &Bound<'_, PyAny>,
@@ -105,7 +105,7 @@ impl Data {
     }
 }
 
-/// Bytes of zeros and ones as truths.
+/// Bytes of zeros and ones as booleans.
 fn truths(values: &ArrayRef) -> ArrayRef {
     let bytes = values.as_primitive_opt::<UInt8Type>().map_or(&[][..], |bytes| bytes.values());
     Arc::new(bytes.iter().map(|byte| Some(*byte != 0)).collect::<BooleanArray>())
@@ -123,43 +123,43 @@ fn sparse(values: &Bound<'_, PyAny>) -> PyResult<SparseRows> {
         .map_err(|error| to_python(values.py(), &error))
 }
 
-/// Data on its way to another thread.
+/// Data that can be opened on another thread.
 #[derive(Clone)]
 pub struct Opener(Arc<Kind>);
 
-/// Streams that come once are given so much by default: the user may be counting on not holding them.
+/// Default memory for streams that can be read only once: they may be larger than memory.
 const ONCE_BUDGET: u64 = 1 << 30;
 
 impl Data {
-    /// What opens it.
+    /// A handle that opens it.
     pub fn opener(&self) -> Opener {
         Opener(self.0.clone())
     }
 }
 
 impl Opener {
-    /// How much memory it may take: what the user said, or what suits it. Arrays are in memory already and are laid out
+    /// How much memory it may use: as given by the user, or a default. Arrays are in memory already and are decoded
     /// again for each pass.
-    pub fn budget(&self, said: Option<u64>) -> Budget {
+    pub fn budget(&self, given: Option<u64>) -> Budget {
         match &*self.0 {
-            Kind::Arrays(_) => Budget { once: 0, decoded: said.unwrap_or(0) },
+            Kind::Arrays(_) => Budget { once: 0, decoded: given.unwrap_or(0) },
             Kind::Stream(stream) if !stream.held => {
-                let half = said.unwrap_or(ONCE_BUDGET) / 2;
+                let half = given.unwrap_or(ONCE_BUDGET) / 2;
                 Budget { once: half, decoded: half }
             }
             _ => {
-                let all = said.unwrap_or_else(|| physical_memory().map_or(4 << 30, |bytes| bytes / 2));
+                let all = given.unwrap_or_else(|| physical_memory().map_or(4 << 30, |bytes| bytes / 2));
                 Budget { once: all / 2, decoded: all }
             }
         }
     }
 
-    /// True if it is read from files, so that nobody else can change the rows once they are read.
+    /// True if it is read from files, so that Python code cannot change the rows once they are read.
     pub fn is_files(&self) -> bool {
         matches!(*self.0, Kind::Paths { .. })
     }
 
-    /// Opens it to be read once: what comes only once is not kept.
+    /// Opens it to be read once: a stream is not kept.
     pub fn open_once(&self, options: &OpenOptions, budget: Budget, watch: &Watch) -> Result<Box<dyn Source>> {
         match &*self.0 {
             Kind::Stream(stream) if !stream.held && stream.beside.is_empty() => {
@@ -172,7 +172,7 @@ impl Opener {
         }
     }
 
-    /// Opens it; may be done more than once.
+    /// Opens it; may be called more than once.
     pub fn open(&self, options: &OpenOptions, budget: Budget, watch: &Watch) -> Result<Box<dyn Source>> {
         match &*self.0 {
             Kind::Paths { names, found } => {
@@ -203,7 +203,7 @@ impl Stream {
     fn take(&self) -> Result<RecordBatchStreamReader> {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
         reader.ok_or_else(|| {
-            Error::setting("data", "this stream has been read already and cannot be read again")
+            Error::setting("data", "this stream has already been read and cannot be read again")
         })
     }
 
@@ -218,7 +218,7 @@ impl Stream {
             kept = Kept::Batches(match kept {
                 Kept::Batches(batches) => Batches::with_column(batches, name, values)?,
                 Kept::File(_) => {
-                    let what = "y and weight go with data in memory; a stream has them as columns";
+                    let what = "y and weight can be arrays only if the data is in memory; a stream must contain them as columns";
                     return Err(Error::setting("data", what));
                 }
             });

@@ -1,5 +1,5 @@
 //! The private native module of the Python package `tithe`: conversions, work without the interpreter's lock, Ctrl-C,
-//! and errors as exceptions. Nothing is computed here; the typed and documented face is Python's, above.
+//! and errors as exceptions. Nothing is computed here; the typed and documented interface is the Python code.
 
 mod cluster;
 mod coreset;
@@ -13,7 +13,7 @@ mod work;
 
 use pyo3::prelude::*;
 
-/// Below the package's own modules; not for users.
+/// Used by the package's own modules, not by users.
 #[pymodule(name = "_native")]
 mod native {
     #[pymodule_export]

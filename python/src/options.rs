@@ -1,48 +1,64 @@
-//! What the wrappers pass down as one dictionary of options, and the library's settings that they stand for.
+//! Fills the library's options from the dictionary that the Python code passes with each call.
 
+use std::str::FromStr;
+
+use pyo3::conversion::FromPyObjectOwned;
 use pyo3::prelude::*;
-use tithe::base::error::{Error, Result};
-use tithe::base::rng::Seed;
-use tithe::coreset::Method;
-use tithe::coreset::build::BuildSettings;
-use tithe::coreset::selection::Size;
-use tithe::coreset::sensitivity::{CenterRule, Radius};
-use tithe::data::source::{OpenOptions, Source};
-use tithe::data::table::Roles;
-use tithe::encoding::survey::EncodingSettings;
-use tithe::encoding::{Encoding, Unseen};
+use pyo3::types::PyDict;
+use tithe::base::error::Error;
+use tithe::coreset::sensitivity::Radius;
+use tithe::data::source::OpenOptions;
+use tithe::encoding::Encoding;
 use tithe::engine::{EngineSettings, Missing};
-use tithe::mcmc::Settings;
 use tithe::model::{Prior, PriorChoice};
-use tithe::results::fit::FitSettings;
-use tithe::stream::StreamSettings;
+use tithe::options::{BuildOptions, ColumnOptions, FitOptions, ReadOptions, StreamOptions};
 
 use crate::data::Budget;
+use crate::errors::to_python;
+
+/// The options of one call, by name. An option that is absent or `None` has its default.
+pub type Options<'py> = Bound<'py, PyDict>;
+
+/// The value of an option; `None` if it is absent or `None`.
+pub fn given<'py, T: FromPyObjectOwned<'py>>(options: &Options<'py>, name: &str) -> PyResult<Option<T>> {
+    match options.get_item(name)? {
+        Some(value) if !value.is_none() => value.extract().map(Some).map_err(Into::into),
+        _ => Ok(None),
+    }
+}
+
+/// The encoding of a coreset, to build another one with.
+#[pyclass(frozen, name = "Encoding", module = "tithe._native")]
+pub struct KnownEncoding(pub Encoding);
 
 /// How data is read.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
 pub struct Reading {
-    format: Option<String>,
-    header: bool,
-    zero_based: bool,
-    text: Vec<String>,
+    files: ReadOptions,
     pub threads: Option<usize>,
     pub memory: Option<u64>,
     pub block_rows: Option<usize>,
 }
 
 impl Reading {
-    /// How files are opened.
-    pub fn open_options(&self, budget: Budget) -> Result<OpenOptions> {
-        Ok(OpenOptions {
-            format: self.format.as_deref().map(str::parse).transpose()?,
-            header: self.header,
-            zero_based: self.zero_based.then_some(true),
-            text: self.text.clone(),
-            memory: budget.once,
-            ..OpenOptions::default()
+    /// The options of everything that reads data.
+    pub fn new(options: &Options<'_>) -> PyResult<Reading> {
+        let files = ReadOptions {
+            format: parsed(options, "format")?,
+            header: given(options, "header")?,
+            zero_based: given(options, "zero_based")?.unwrap_or(false),
+            text: given(options, "text")?.unwrap_or_default(),
+        };
+        Ok(Reading {
+            files,
+            threads: given(options, "threads")?,
+            memory: given(options, "memory")?,
+            block_rows: given(options, "block_rows")?,
         })
+    }
+
+    /// How files are opened.
+    pub fn open_options(&self, budget: Budget) -> OpenOptions {
+        self.files.open_options(budget.once)
     }
 
     /// How the engine works.
@@ -51,249 +67,80 @@ impl Reading {
     }
 }
 
-/// Which columns serve for what.
-#[derive(Clone, FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct Columns {
-    label: Option<String>,
-    weight: Option<String>,
-    features: Option<Vec<String>>,
-    exclude: Vec<String>,
-    positive: Option<String>,
-    intercept: bool,
-    standardize: bool,
-    max_levels: usize,
-    missing: String,
+/// Which columns are used, and how they enter the model.
+pub fn column_options(options: &Options<'_>) -> PyResult<ColumnOptions> {
+    let known: Option<Py<KnownEncoding>> = given(options, "encoding")?;
+    Ok(ColumnOptions {
+        label: given(options, "label")?,
+        weight: given(options, "weight")?,
+        features: given(options, "features")?,
+        exclude: given(options, "exclude")?.unwrap_or_default(),
+        positive: given(options, "positive")?,
+        intercept: given(options, "intercept")?,
+        standardize: given(options, "standardize")?,
+        max_levels: given(options, "max_levels")?,
+        missing: parsed(options, "missing")?,
+        known: known.map(|known| known.get().0.clone()),
+    })
 }
 
-impl Columns {
-    /// The columns' roles.
-    pub fn roles(&self, source: &dyn Source) -> Result<Roles> {
-        let label = match &self.label {
-            Some(label) => label.clone(),
-            None if source.is_sparse() => "label".to_string(),
-            None => {
-                let names: Vec<&str> =
-                    source.fields().iter().take(20).map(|field| field.name.as_str()).collect();
-                let what = format!(
-                    "is needed: name the column with the two classes (there are {})",
-                    names.join(", ")
-                );
-                return Err(Error::setting("--label", what));
-            }
-        };
-        Ok(Roles {
-            label,
-            weight: self.weight.clone(),
-            features: self.features.clone(),
-            exclude: self.exclude.clone(),
-        })
-    }
-
-    /// The same where label and weight may stand beside the data, by other names.
-    pub fn beside(&self, label: Option<&String>, weight: Option<&String>) -> Columns {
-        let (label, weight) = (label.or(self.label.as_ref()), weight.or(self.weight.as_ref()));
-        Columns { label: label.cloned(), weight: weight.cloned(), ..self.clone() }
-    }
-
-    /// A known encoding with the weights of this data, where it has any; what contradicts it is refused.
-    pub fn known(&self, known: Encoding) -> Result<Encoding> {
-        self.encoding().check_against(&known, self.label(), self.features.as_deref(), &self.exclude)?;
-        Ok(Encoding { weight: self.weight.clone().or(known.weight), ..known })
-    }
-
-    /// The label's name, where the user gave it.
-    pub fn label(&self) -> Option<&str> {
-        self.label.as_deref()
-    }
-
-    /// The weights' name, where the user gave it.
-    pub fn weight(&self) -> Option<&str> {
-        self.weight.as_deref()
-    }
-
-    /// How columns enter the model.
-    pub fn encoding(&self) -> EncodingSettings {
-        EncodingSettings {
-            intercept: self.intercept,
-            standardize: self.standardize,
-            positive: self.positive.clone(),
-            max_levels: self.max_levels,
-            ..EncodingSettings::default()
-        }
-    }
-
-    /// What to do with unusable rows.
-    pub fn missing(&self) -> Result<Missing> {
-        match self.missing.as_str() {
-            "error" => Ok(Missing::Error),
-            "drop" => Ok(Missing::Drop),
-            other => Err(Error::setting("--missing", format!("'{other}' is neither error nor drop"))),
-        }
-    }
+/// Which coreset to build.
+pub fn build_options(options: &Options<'_>) -> PyResult<BuildOptions> {
+    Ok(BuildOptions {
+        size: given(options, "size")?,
+        kl: given(options, "kl")?,
+        epsilon: given(options, "epsilon")?,
+        delta: given(options, "delta")?,
+        constant: given(options, "constant")?,
+        method: parsed(options, "method")?,
+        clusters: given(options, "clusters")?,
+        radius: match options.get_item("radius")? {
+            Some(radius) if radius.extract::<f64>().is_ok() => Some(Radius::Fixed(radius.extract()?)),
+            _ => parsed(options, "radius")?,
+        },
+        theta_star: given(options, "theta_star")?,
+        centers: parsed(options, "centers")?,
+        collapse: given(options, "collapse")?,
+        prior_scale: given(options, "prior_scale")?,
+        seed: given(options, "seed")?.unwrap_or_default(),
+    })
 }
 
-/// The encoding of a coreset, for others to take.
-#[pyclass(frozen, name = "Encoding", module = "tithe._native")]
-pub struct KnownEncoding(pub Encoding);
-
-/// What coreset to build.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct Building {
-    size: Option<usize>,
-    kl: Option<f64>,
-    epsilon: Option<f64>,
-    delta: f64,
-    constant: f64,
-    method: Option<String>,
-    clusters: usize,
-    radius: RadiusOption,
-    theta_star: Vec<(String, f64)>,
-    centers: String,
-    collapse: bool,
-    prior_scale: f64,
-    seed: u64,
-    encoding: Option<Py<KnownEncoding>>,
+/// How a stream works.
+pub fn stream_options(options: &Options<'_>) -> PyResult<StreamOptions> {
+    Ok(StreamOptions {
+        block: given(options, "block")?,
+        warmup_rows: given(options, "warmup_rows")?,
+        unseen: parsed(options, "unseen")?,
+    })
 }
 
-#[derive(FromPyObject)]
-enum RadiusOption {
-    Fixed(f64),
-    Words(String),
+/// How to draw from a posterior.
+pub fn fit_options(options: &Options<'_>) -> PyResult<FitOptions> {
+    let named: Vec<(String, String)> = given(options, "prior_for")?.unwrap_or_default();
+    let named = named.into_iter().map(|(name, prior)| Ok((name, parse::<Prior>(options.py(), &prior)?)));
+    Ok(FitOptions {
+        sampler: parsed(options, "sampler")?,
+        priors: PriorChoice {
+            general: parsed(options, "prior")?.unwrap_or(PriorChoice::default().general),
+            intercept: parsed(options, "intercept_prior")?,
+            named: named.collect::<PyResult<_>>()?,
+        },
+        chains: given(options, "chains")?,
+        draws: given(options, "draws")?,
+        warmup: given(options, "warmup")?,
+        seed: given(options, "seed")?.unwrap_or_default(),
+        threads: given(options, "threads")?,
+    })
 }
 
-impl Building {
-    /// The encoding to take, if none is to be learnt.
-    pub fn known(&self) -> Option<Encoding> {
-        self.encoding.as_ref().map(|encoding| encoding.get().0.clone())
-    }
-
-    /// The settings, checked.
-    pub fn settings(&self, encoding: EncodingSettings) -> Result<BuildSettings> {
-        let given = [self.size.is_some(), self.kl.is_some(), self.epsilon.is_some()];
-        if given.iter().filter(|given| **given).count() > 1 {
-            return Err(Error::setting("--size", "is one of size, kl and epsilon; give only one of them"));
-        }
-        let size = match (self.epsilon, self.kl) {
-            (Some(epsilon), _) => Size::Guarantee { epsilon, delta: self.delta, constant: self.constant },
-            (None, Some(target)) => Size::Kl { target },
-            (None, None) => Size::Rows(self.size.unwrap_or(1000)),
-        };
-        let method = match self.method.as_deref() {
-            None if self.epsilon.is_some() => Method::Sensitivity,
-            None | Some("calibrated") => Method::Calibrated,
-            Some("sensitivity") => Method::Sensitivity,
-            Some("uniform") => Method::Uniform,
-            Some(other) => {
-                let what = format!("'{other}' is none of calibrated, sensitivity, uniform");
-                return Err(Error::setting("--method", what));
-            }
-        };
-        let settings = BuildSettings {
-            method,
-            size,
-            clusters: self.clusters,
-            radius: self.radius.value()?,
-            theta_star: self.theta_star.clone(),
-            centers: match self.centers.as_str() {
-                "exact" => CenterRule::Exact,
-                "quick" => CenterRule::Quick,
-                other => {
-                    return Err(Error::setting("--centers", format!("'{other}' is neither exact nor quick")));
-                }
-            },
-            collapse: self.collapse,
-            seed: Seed(self.seed),
-            encoding: EncodingSettings { known: self.known(), ..encoding },
-            prior_scale: self.prior_scale,
-        };
-        settings.check()?;
-        Ok(settings)
-    }
+/// An option that is one of several words.
+fn parsed<T: FromStr<Err = Error>>(options: &Options<'_>, name: &str) -> PyResult<Option<T>> {
+    let word: Option<String> = given(options, name)?;
+    word.map(|word| parse(options.py(), &word)).transpose()
 }
 
-impl RadiusOption {
-    fn value(&self) -> Result<Radius> {
-        match self {
-            RadiusOption::Fixed(radius) => Ok(Radius::Fixed(*radius)),
-            RadiusOption::Words(word) if word == "auto" => Ok(Radius::Auto(3.0)),
-            RadiusOption::Words(word) => {
-                let number = word.strip_prefix("auto:").and_then(|number| number.parse().ok());
-                let wrong = || Error::setting("--radius", format!("'{word}' is neither a number nor auto:A"));
-                number.map(Radius::Auto).ok_or_else(wrong)
-            }
-        }
-    }
-}
-
-/// How a stream flows.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct Flowing {
-    block: usize,
-    warmup_rows: Option<usize>,
-    unseen: String,
-    pub skip_bad: Option<u64>,
-    pub replay: bool,
-}
-
-impl Flowing {
-    /// The settings, checked.
-    pub fn settings(&self, building: &Building, columns: &Columns) -> Result<StreamSettings> {
-        if let Some(known) = building.known() {
-            columns.known(known)?;
-        }
-        let unseen = match self.unseen.as_str() {
-            "error" => Unseen::Error,
-            "reference" => Unseen::Reference,
-            other => {
-                return Err(Error::setting("--unseen", format!("'{other}' is neither error nor reference")));
-            }
-        };
-        if self.warmup_rows.is_some() && building.known().is_some() {
-            return Err(Error::setting("--warmup-rows", "is of no use where the encoding is known"));
-        }
-        Ok(StreamSettings {
-            build: building.settings(EncodingSettings { unseen, ..columns.encoding() })?,
-            missing: columns.missing()?,
-            block: self.block,
-            warmup_rows: self.warmup_rows.unwrap_or(self.block),
-        })
-    }
-}
-
-/// How to fit.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct Fitting {
-    sampler: String,
-    prior: String,
-    intercept_prior: Option<String>,
-    prior_for: Vec<(String, String)>,
-    chains: usize,
-    draws: usize,
-    warmup: usize,
-    seed: u64,
-    threads: Option<usize>,
-}
-
-impl Fitting {
-    /// The settings, checked.
-    pub fn settings(&self) -> Result<FitSettings> {
-        let draws =
-            Settings { chains: self.chains, draws: self.draws, warmup: self.warmup, seed: Seed(self.seed) };
-        draws.check()?;
-        let named = |(name, prior): &(String, String)| Ok((name.clone(), prior.parse::<Prior>()?));
-        Ok(FitSettings {
-            sampler: self.sampler.parse()?,
-            priors: PriorChoice {
-                general: self.prior.parse()?,
-                intercept: self.intercept_prior.as_deref().map(str::parse).transpose()?,
-                named: self.prior_for.iter().map(named).collect::<Result<_>>()?,
-            },
-            draws,
-            threads: self.threads,
-        })
-    }
+/// What a word means.
+pub fn parse<T: FromStr<Err = Error>>(py: Python<'_>, word: &str) -> PyResult<T> {
+    word.parse().map_err(|error| to_python(py, &error))
 }

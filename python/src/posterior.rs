@@ -7,7 +7,6 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyDict};
 use serde_json::json;
-use tithe::base::error::Error;
 use tithe::data::sink::Output;
 use tithe::data::source::Input;
 use tithe::encoding::full_data::open_with;
@@ -17,12 +16,12 @@ use tithe::results::file::{
     posterior_bytes, posterior_table, prior_scale, read_posterior, read_posterior_from, write_posterior,
 };
 use tithe::results::fit::Fit;
-use tithe::results::predict::{PredictSettings, Prediction, Unseen, probabilities};
+use tithe::results::predict::{PredictSettings, Prediction, probabilities};
 use tithe::results::verify::{Verification, VerifySettings, verify as verify_against};
 
 use crate::data::Data;
 use crate::errors::to_python;
-use crate::options::Reading;
+use crate::options::{Options, Reading, parse};
 use crate::shared::capsule_of;
 use crate::work::run;
 
@@ -60,12 +59,12 @@ impl Posterior {
         written.map_err(|error| to_python(py, &error))
     }
 
-    /// Its table, for whoever speaks Arrow.
+    /// Its table as an Arrow stream.
     fn stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         capsule_of(py, posterior_table(&self.0).map_err(|error| to_python(py, &error))?)
     }
 
-    /// All draws of all chains, coefficient by coefficient within a draw.
+    /// All draws of all chains; the coefficients of a draw are adjacent.
     fn draws<'py>(&self, py: Python<'py>) -> Column<'py> {
         PyArray1::from_vec(
             py,
@@ -73,7 +72,7 @@ impl Posterior {
         )
     }
 
-    /// What the sampler noted, under ArviZ's names; chain by chain.
+    /// Sampler statistics under ArviZ's names, chain by chain.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = PyDict::new(py);
         let chains = &self.0.draws.chains;
@@ -139,26 +138,18 @@ impl Posterior {
     fn predict<'py>(
         &self,
         data: &Data,
-        options: &Bound<'_, PyAny>,
+        options: &Options<'_>,
         interval: f64,
         unseen: &str,
         watcher: &Bound<'py, PyAny>,
     ) -> PyResult<(Column<'py>, Column<'py>, Column<'py>, Column<'py>)> {
         let py = watcher.py();
-        let reading: Reading = options.extract()?;
-        let unseen = match unseen {
-            "error" => Unseen::Error,
-            "reference" => Unseen::Reference,
-            other => {
-                let what = format!("'{other}' is neither error nor reference");
-                return Err(to_python(py, &Error::setting("unseen", what)));
-            }
-        };
-        let settings = PredictSettings { interval, unseen, threads: reading.threads };
+        let reading = Reading::new(options)?;
+        let settings = PredictSettings { interval, unseen: parse(py, unseen)?, threads: reading.threads };
         let (opener, fit) = (data.opener(), self.0.clone());
         let found = run(watcher, move |watch| {
             let budget = opener.budget(reading.memory);
-            let options = reading.open_options(budget)?;
+            let options = reading.open_options(budget);
             probabilities(&fit, &options, |options| opener.open(options, budget, watch), &settings, watch)
         })?;
         let column = |fact: fn(&Prediction) -> f64| {
@@ -168,7 +159,7 @@ impl Posterior {
     }
 }
 
-/// What a check found: a record as JSON, the importance weights, and which draws they are of.
+/// The result of a check: a record as JSON, the importance weights, and the indices of their draws.
 pub type Verified<'py> = (String, Column<'py>, Bound<'py, PyArray1<i64>>);
 
 /// Checks a posterior against the full data.
@@ -176,16 +167,16 @@ pub type Verified<'py> = (String, Column<'py>, Bound<'py, PyArray1<i64>>);
 pub fn verify<'py>(
     posterior: &Posterior,
     data: &Data,
-    options: &Bound<'_, PyAny>,
+    options: &Options<'_>,
     draws: usize,
     force: bool,
     watcher: &Bound<'py, PyAny>,
 ) -> PyResult<Verified<'py>> {
-    let reading: Reading = options.extract()?;
+    let reading = Reading::new(options)?;
     let (opener, fit) = (data.opener(), posterior.0.clone());
     let found = run(watcher, move |watch| {
         let budget = opener.budget(reading.memory);
-        let options = reading.open_options(budget)?;
+        let options = reading.open_options(budget);
         let table = open_with(&fit.encoding, &options, |options| opener.open(options, budget, watch))?;
         let engine = LocalEngine::new(table, &reading.engine(budget, fit.basis.missing()), watch)?;
         verify_against(&engine, &fit, &VerifySettings { draws, force })
@@ -193,7 +184,7 @@ pub fn verify<'py>(
     Ok(verified(watcher.py(), &found))
 }
 
-/// What a check found, for Python.
+/// The result of a check as Python objects.
 pub fn verified<'py>(py: Python<'py>, found: &Verification) -> Verified<'py> {
     let record = json!({
         "rows": found.identity.rows,

@@ -23,12 +23,12 @@ use crate::errors::to_python;
 /// The name that the Arrow PyCapsule interface gives to streams.
 const STREAM: &std::ffi::CStr = c"arrow_array_stream";
 
-/// Takes the stream out of a capsule that an `__arrow_c_stream__` gave.
+/// Moves the stream out of a capsule that an `__arrow_c_stream__` returned.
 pub fn stream_of(capsule: &Bound<'_, PyAny>) -> PyResult<RecordBatchStreamReader> {
     let capsule = capsule.cast::<PyCapsule>()?;
     let pointer = capsule.pointer_checked(Some(STREAM))?.cast::<FFI_ArrowArrayStream>();
-    // SAFETY: a capsule of this name holds a valid stream, by the interface's contract. Reading it moves the stream out
-    // and leaves a released one, which the capsule's own destructor then lets alone.
+    // SAFETY: a capsule of this name contains a valid stream, by the interface's contract. Reading it moves the stream
+    // out and leaves a released one, which the capsule's own destructor then ignores.
     let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.as_ptr()) };
     RecordBatchStreamReader::try_new(stream).map_err(|error| PyValueError::new_err(error.to_string()))
 }
@@ -38,7 +38,7 @@ struct Owner {
     _object: Py<PyAny>,
 }
 
-// The object is never looked at, only let go.
+// The object is never accessed, only dropped.
 impl RefUnwindSafe for Owner {}
 
 /// A NumPy array of one or two dimensions as a matrix over the same memory.
@@ -87,10 +87,10 @@ fn typed<T: ArrowPrimitiveType<Native: Element>>(
     let buffer = match NonNull::new(start.wrapping_offset(low)) {
         Some(pointer) if len > 0 => {
             let owner = Arc::new(Owner { _object: array.clone().into_any().unbind() });
-            // SAFETY: NumPy holds all elements of an array, and what lies between them, in one allocation; `owner` keeps it
-            // alive and in its place. Nothing is written through the buffer. Whoever writes to the array from another
-            // thread meanwhile gets a result for some mixture of old and new numbers, as with any library that lets go
-            // of the interpreter's lock.
+            // SAFETY: NumPy keeps all elements of an array, and the bytes between them, in one allocation; `owner` keeps it
+            // alive and in place. Nothing is written through the buffer. If another thread writes to the array
+            // meanwhile, the result is for some mixture of old and new numbers, as with any library that releases
+            // the interpreter's lock.
             unsafe { Buffer::from_custom_allocation(pointer, len, owner) }
         }
         _ => Buffer::from_vec(Vec::<T::Native>::new()),
@@ -107,7 +107,7 @@ pub fn vector_of(array: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     matrix_of(array)?.side_by_side().ok_or_else(|| PyTypeError::new_err("not a vector without gaps"))
 }
 
-/// A capsule with one batch, for whoever asks by `__arrow_c_stream__`.
+/// A capsule with one batch, as the result of `__arrow_c_stream__`.
 pub fn capsule_of(py: Python<'_>, batch: arrow_array::RecordBatch) -> PyResult<Bound<'_, PyCapsule>> {
     let schema = batch.schema();
     let reader = arrow_array::RecordBatchIterator::new([Ok(batch)], schema);

@@ -1,4 +1,4 @@
-//! Coresets of coresets for Python: streams that rows are added to, and merging.
+//! Streams and merging for Python.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,17 +11,17 @@ use tithe::base::progress::{Event, Observer};
 use tithe::data::block::{Column, Kind, Segment};
 use tithe::data::source::Source;
 use tithe::data::table::Roles;
-use tithe::encoding::survey::EncodingSettings;
+use tithe::options::ColumnOptions;
 use tithe::stream::feed::{End, Fed, feed};
 use tithe::stream::{self, Packed, Progress};
 
 use crate::coreset::Coreset;
 use crate::data::{Data, Opener};
 use crate::errors::to_python;
-use crate::options::{Building, Columns, Flowing, Reading};
+use crate::options::{Options, Reading, build_options, column_options, given, stream_options};
 use crate::work::{Watch, run};
 
-/// Rows that are taken in at a time.
+/// Rows added at a time.
 const PIECE: usize = 1 << 16;
 
 /// A stream, in memory or with a state on disk.
@@ -29,12 +29,12 @@ const PIECE: usize = 1 << 16;
 pub struct Stream(Arc<Shared>);
 
 struct Shared {
-    /// All that was added: an add works on a copy, and what it made takes this place when it is complete. `None` once closed.
+    /// The stream after the last complete add: each add works on a copy that replaces it at the end. `None` once closed.
     now: Mutex<Option<stream::Stream>>,
-    /// Held by whoever changes it, for as long as that takes.
+    /// Locked during each change.
     turn: Mutex<()>,
     reading: Reading,
-    columns: Columns,
+    columns: ColumnOptions,
     skip_bad: Option<u64>,
 }
 
@@ -42,30 +42,27 @@ type Pieces = (String, Vec<Option<Py<PyBytes>>>, Option<Py<PyBytes>>, Option<Py<
 
 #[pymethods]
 impl Stream {
-    /// Begins a stream, or goes on with the one whose state is there.
+    /// Starts a stream, or resumes the one whose state exists.
     #[staticmethod]
-    fn open(
-        state: Option<PathBuf>,
-        options: &Bound<'_, PyAny>,
-        watcher: &Bound<'_, PyAny>,
-    ) -> PyResult<Stream> {
-        let (reading, columns): (Reading, Columns) = (options.extract()?, options.extract()?);
-        let (building, flowing): (Building, Flowing) = (options.extract()?, options.extract()?);
+    fn open(state: Option<PathBuf>, options: &Options<'_>, watcher: &Bound<'_, PyAny>) -> PyResult<Stream> {
+        let (reading, columns) = (Reading::new(options)?, column_options(options)?);
+        let (building, streaming) = (build_options(options)?, stream_options(options)?);
+        let (skip_bad, replay) = (given(options, "skip_bad")?, given(options, "replay")?.unwrap_or(false));
         let shared = run(watcher, move |_| {
-            let settings = flowing.settings(&building, &columns)?;
+            let settings = streaming.settings(&building, &columns)?;
             let mut stream = match &state {
                 Some(path) => stream::Stream::open(path, &settings, reading.threads)?,
                 None => stream::Stream::in_memory(&settings, reading.threads)?,
             };
-            if flowing.replay {
+            if replay {
                 stream.replay();
             }
-            Ok(Shared::new(stream, reading, columns, flowing.skip_bad))
+            Ok(Shared::new(stream, reading, columns, skip_bad))
         })?;
         Ok(Stream(Arc::new(shared)))
     }
 
-    /// A stream from what [`Stream::pack`] gave.
+    /// A stream from the result of [`Stream::pack`].
     #[staticmethod]
     fn unpack(
         py: Python<'_>,
@@ -73,17 +70,16 @@ impl Stream {
         levels: Vec<Option<Vec<u8>>>,
         remainder: Option<Vec<u8>>,
         pending: Option<Vec<u8>>,
-        options: &Bound<'_, PyAny>,
+        options: &Options<'_>,
     ) -> PyResult<Stream> {
-        let (reading, columns): (Reading, Columns) = (options.extract()?, options.extract()?);
-        let flowing: Flowing = options.extract()?;
+        let (reading, columns) = (Reading::new(options)?, column_options(options)?);
         let packed = Packed { manifest, levels, remainder, pending };
         let stream = py.detach(|| stream::Stream::unpack(&packed, reading.threads));
         let stream = stream.map_err(|error| to_python(py, &error))?;
-        Ok(Stream(Arc::new(Shared::new(stream, reading, columns, flowing.skip_bad))))
+        Ok(Stream(Arc::new(Shared::new(stream, reading, columns, given(options, "skip_bad")?))))
     }
 
-    /// All that it holds: the manifest, the coreset of each level, what they leave, the rows that wait.
+    /// Its content: the manifest, the coreset of each level, their residual, the rows of the incomplete block.
     fn pack(&self, py: Python<'_>) -> PyResult<Pieces> {
         let packed = py.detach(|| self.0.copy()?.pack()).map_err(|error| to_python(py, &error))?;
         let bytes = |bytes: Vec<u8>| PyBytes::new(py, &bytes).unbind();
@@ -91,7 +87,7 @@ impl Stream {
         Ok((packed.manifest, levels, packed.remainder.map(bytes), packed.pending.map(bytes)))
     }
 
-    /// Takes in all rows of some data, or none of them. Label and weight are named where they stand beside it.
+    /// Adds all rows of some data, or none of them. `label` and `weight` name columns that were given as arrays.
     fn add(
         &self,
         data: &Data,
@@ -103,13 +99,13 @@ impl Stream {
         run(watcher, move |watch| shared.add(&opener, label.as_ref(), weight.as_ref(), watch))
     }
 
-    /// The coreset of all that was added.
+    /// The coreset of all rows added.
     fn snapshot(&self, watcher: &Bound<'_, PyAny>) -> PyResult<Coreset> {
         let shared = self.0.clone();
         let made = run(watcher, move |watch| {
             let stream = shared.copy()?;
             if stream.progress().rows == 0 {
-                let what = "the stream is empty: no row has come yet".to_string();
+                let what = "the stream is empty: no row has been added yet".to_string();
                 return Err(ErrorKind::NoRows { what }.into());
             }
             stream.snapshot(watch)
@@ -117,13 +113,13 @@ impl Stream {
         Ok(Coreset(Arc::new(made)))
     }
 
-    /// Saves all that was added.
+    /// Saves all rows added.
     fn save(&self, watcher: &Bound<'_, PyAny>) -> PyResult<()> {
         let shared = self.0.clone();
         run(watcher, move |_| shared.save())
     }
 
-    /// Saves and lets go of the state. `complete` if all rows that were to be fed again should have come.
+    /// Saves and releases the state. `complete` if all rows of a replay should have been added.
     fn close(&self, complete: bool, watcher: &Bound<'_, PyAny>) -> PyResult<()> {
         let shared = self.0.clone();
         run(watcher, move |_| {
@@ -135,7 +131,7 @@ impl Stream {
         })
     }
 
-    /// Rows, blocks, rows that wait, rows dropped, bad rows, coresets; `None` once closed.
+    /// Rows, blocks, rows of the incomplete block, dropped rows, bad rows, coresets; `None` once closed.
     fn progress(&self) -> Option<(u64, u64, u64, u64, u64, usize)> {
         let Progress { rows, blocks, pending, rows_dropped, bad_rows, coresets } =
             lock(&self.0.now).as_ref()?.progress();
@@ -154,7 +150,7 @@ impl Stream {
         Some((features, known.label.column.clone(), None))
     }
 
-    /// The coreset of everything that a state on disk says is in; somebody may be writing there.
+    /// The coreset of a state on disk, as last saved; another process may be writing there.
     #[staticmethod]
     fn read_snapshot(
         state: PathBuf,
@@ -165,7 +161,7 @@ impl Stream {
         Ok(Coreset(Arc::new(made)))
     }
 
-    /// Falls back to the last state that is whole: rows that are in, and rows to be fed again if that is known.
+    /// Returns to the last intact state: the rows that it contains, and the rows to add again if that is known.
     #[staticmethod]
     fn repair(state: PathBuf, watcher: &Bound<'_, PyAny>) -> PyResult<(u64, Option<u64>)> {
         let repaired = run(watcher, move |_| stream::repair(&state))?;
@@ -174,14 +170,19 @@ impl Stream {
 }
 
 impl Shared {
-    fn new(mut stream: stream::Stream, reading: Reading, columns: Columns, skip_bad: Option<u64>) -> Shared {
+    fn new(
+        mut stream: stream::Stream,
+        reading: Reading,
+        columns: ColumnOptions,
+        skip_bad: Option<u64>,
+    ) -> Shared {
         stream.save_only_when_told();
         Shared { now: Mutex::new(Some(stream)), turn: Mutex::new(()), reading, columns, skip_bad }
     }
 
     /// A copy, which shares the rows.
     fn copy(&self) -> Result<stream::Stream> {
-        let closed = || Error::setting("stream", "it is closed; open it again to go on");
+        let closed = || Error::setting("stream", "it is closed; open it again to continue");
         lock(&self.now).clone().ok_or_else(closed)
     }
 
@@ -195,10 +196,10 @@ impl Shared {
         let _turn = lock(&self.turn);
         let mut next = self.copy()?;
         let budget = opener.budget(None);
-        let mut options = self.reading.open_options(budget)?;
+        let mut options = self.reading.open_options(budget);
         options.lenient = self.skip_bad.is_some();
         if opener.is_files() {
-            // What a file of text holds is told from its rows, and may look like numbers in one of many.
+            // Column types of text files are detected from their rows; text may look like numbers in one of many files.
             let known = next.fields().unwrap_or_default().into_iter();
             options.text.extend(known.filter(|field| field.kind == Kind::Text).map(|field| field.name));
             options.text.sort();
@@ -206,7 +207,7 @@ impl Shared {
         }
         let source = opener.open_once(&options, budget, watch)?;
         if source.rows() == Some(0) {
-            // Without rows there is nothing to tell what its columns hold.
+            // Without rows, the types of its columns are unknown.
             return Ok(());
         }
         let wanted = self.wanted(&next, &*source, label, weight)?;
@@ -224,7 +225,7 @@ impl Shared {
                 if self.skip_bad.is_some_and(|most| bad > most) {
                     return Err(error);
                 }
-                watch.event(Event::Warning(format!("left out: {error}")));
+                watch.event(Event::Warning(format!("skipped: {error}")));
                 Ok(())
             }
             Fed::Nothing => Ok(()),
@@ -238,7 +239,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Which columns serve for what: as the user says, or as before.
+    /// The roles of the columns: as given by the user, or as before.
     fn wanted(
         &self,
         stream: &stream::Stream,
@@ -246,20 +247,24 @@ impl Shared {
         label: Option<&String>,
         weight: Option<&String>,
     ) -> Result<Roles> {
-        let columns = self.columns.beside(label, weight);
+        let columns = ColumnOptions {
+            label: label.or(self.columns.label.as_ref()).cloned(),
+            weight: weight.or(self.columns.weight.as_ref()).cloned(),
+            ..self.columns.clone()
+        };
         let has_encoding = stream.settings().build.encoding.known.is_some();
         match stream.roles() {
-            Some(known) if columns.label().is_some_and(|label| label != known.label) => {
-                let what =
-                    format!("is '{}', and the stream's is '{}'", columns.label().unwrap_or(""), known.label);
+            Some(known) if columns.label.as_ref().is_some_and(|label| *label != known.label) => {
+                let given = columns.label.unwrap_or_default();
+                let what = format!("is '{given}', but the stream has the label '{}'", known.label);
                 Err(Error::setting("--label", what))
             }
             Some(known) if weight.is_some() && known.weight.is_none() => {
-                Err(Error::setting("--weight", "rows of this stream have none: those that are in count once"))
+                Err(Error::setting("--weight", "this stream has no weights: the rows added before have none"))
             }
             Some(known) => Ok(known),
-            None if has_encoding && columns.label().is_none() => {
-                Ok(Roles { weight: columns.weight().map(str::to_string), ..Roles::default() })
+            None if has_encoding && columns.label.is_none() => {
+                Ok(Roles { weight: columns.weight, ..Roles::default() })
             }
             None => columns.roles(source),
         }
@@ -278,7 +283,7 @@ impl Shared {
 }
 
 impl Drop for Shared {
-    /// A stream that nobody closed is saved like a file that nobody closed.
+    /// Saves a stream that was not closed, as Python flushes a file that was not closed.
     fn drop(&mut self) {
         if let Some(stream) = lock(&self.now).as_mut() {
             let _ = stream.save();
@@ -290,7 +295,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Rows in pieces, copied where their memory is Python's: rows wait for their block, and an array may be changed meanwhile.
+/// Rows in pieces, copied if Python owns their memory: an array may change before the block of its rows is complete.
 fn pieces(rows: &Segment, copied: bool) -> impl Iterator<Item = Segment> {
     (0..rows.len).step_by(PIECE).map(move |start| {
         let mut piece = rows.slice(start..rows.len.min(start + PIECE));
@@ -303,18 +308,17 @@ fn pieces(rows: &Segment, copied: bool) -> impl Iterator<Item = Segment> {
     })
 }
 
-/// Joins coresets; names are what messages call them.
+/// Merges coresets; messages refer to them by the names.
 #[pyfunction]
 pub fn merge(
     parts: Vec<(String, PyRef<'_, Coreset>)>,
-    options: &Bound<'_, PyAny>,
+    options: &Options<'_>,
     watcher: &Bound<'_, PyAny>,
 ) -> PyResult<Coreset> {
-    let (building, threads): (Building, Option<usize>) =
-        (options.extract()?, options.get_item("threads")?.extract()?);
+    let (building, threads) = (build_options(options)?, given(options, "threads")?);
     let parts: Vec<_> = parts.into_iter().map(|(name, part)| (name, part.0.clone())).collect();
     let merged = run(watcher, move |watch| {
-        let settings = building.settings(EncodingSettings::default())?;
+        let settings = building.settings(&ColumnOptions::default())?;
         let parts: Vec<_> = parts.into_iter().map(|(name, part)| (name, (*part).clone())).collect();
         tithe::coreset::merge::merge(&parts, &settings, threads, watch)
     })?;

@@ -1,5 +1,5 @@
-//! Long work: on a thread of its own without the interpreter's lock, while the caller's thread looks for Ctrl-C and
-//! tells Python how far it has come.
+//! Long work: runs on its own thread without the interpreter's lock, while the caller's thread checks for Ctrl-C and
+//! reports progress to Python.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,21 +14,22 @@ use tithe::base::progress::{Event, Observer};
 
 use crate::errors::to_python;
 
-/// How often Ctrl-C is looked for and progress told.
-const LOOK: Duration = Duration::from_millis(50);
-/// How long work is given to end after Ctrl-C: longer than a stream waits for the threads that read. Work that does not hear it in time ends by itself later, unheard.
+/// How often Ctrl-C is checked and progress reported.
+const INTERVAL: Duration = Duration::from_millis(50);
+/// How long to wait for the work to end after Ctrl-C: longer than a stream waits for its reading threads. Work that takes
+/// longer to end is left to itself, and its result is discarded.
 const GRACE: Duration = Duration::from_millis(700);
 
-/// What the working thread and the caller's share.
+/// What the working thread and the caller's thread share.
 #[derive(Default)]
 pub struct Watch {
     stop: AtomicBool,
-    news: Mutex<News>,
+    events: Mutex<Events>,
 }
 
-/// What happened since it was last told.
+/// What happened since the last report.
 #[derive(Default)]
-struct News {
+struct Events {
     started: Option<(String, Option<u64>, &'static str)>,
     done: u64,
     warnings: Vec<String>,
@@ -36,18 +37,18 @@ struct News {
 
 impl Observer for Watch {
     fn event(&self, event: Event) {
-        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             Event::PassStarted { name, rows } => {
-                news.started = Some((name.to_string(), rows, "rows"));
-                news.done = 0;
+                events.started = Some((name.to_string(), rows, "rows"));
+                events.done = 0;
             }
             Event::ChainsStarted { iterations, .. } => {
-                news.started = Some(("drawing".to_string(), Some(iterations), "iterations"));
-                news.done = 0;
+                events.started = Some(("drawing".to_string(), Some(iterations), "iterations"));
+                events.done = 0;
             }
-            Event::RowsDone(count) | Event::IterationsDone(count) => news.done += count,
-            Event::Warning(text) => news.warnings.push(text),
+            Event::RowsDone(count) | Event::IterationsDone(count) => events.done += count,
+            Event::Warning(text) => events.warnings.push(text),
             Event::PassFinished | Event::ChainsFinished => {}
         }
     }
@@ -59,22 +60,22 @@ impl Observer for Watch {
 
 impl Watch {
     /// Calls `watcher.started(name, total, unit)`, `watcher.advanced(count)` and `watcher.warned(text)`.
-    fn tell(&self, watcher: &Bound<'_, PyAny>) -> PyResult<()> {
-        let news = std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner));
-        if let Some((name, total, unit)) = news.started {
+    fn report(&self, watcher: &Bound<'_, PyAny>) -> PyResult<()> {
+        let events = std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some((name, total, unit)) = events.started {
             watcher.call_method1("started", (name, total, unit))?;
         }
-        if news.done > 0 {
-            watcher.call_method1("advanced", (news.done,))?;
+        if events.done > 0 {
+            watcher.call_method1("advanced", (events.done,))?;
         }
-        for text in news.warnings {
+        for text in events.warnings {
             watcher.call_method1("warned", (text,))?;
         }
         Ok(())
     }
 }
 
-/// Does work that the interpreter need not wait for, and gives back what it gave.
+/// Runs work without blocking the interpreter, and returns its result.
 pub fn run<T: Send + 'static>(
     watcher: &Bound<'_, PyAny>,
     work: impl FnOnce(&Watch) -> Result<T> + Send + 'static,
@@ -82,17 +83,17 @@ pub fn run<T: Send + 'static>(
     let py = watcher.py();
     let watch = Arc::new(Watch::default());
     let (send, mut receive) = sync_channel(1);
-    let of_thread = watch.clone();
+    let thread_watch = watch.clone();
     let thread = move || {
-        let done = catch_unwind(AssertUnwindSafe(|| work(&of_thread)));
-        // Nobody listens any more after Ctrl-C.
+        let done = catch_unwind(AssertUnwindSafe(|| work(&thread_watch)));
+        // After Ctrl-C the receiver may be gone.
         let _ = send.send(done);
     };
     std::thread::Builder::new().name("tithe".to_string()).spawn(thread)?;
     loop {
-        let done = wait(py, &mut receive, LOOK);
-        let told = py.check_signals().and_then(|()| watch.tell(watcher));
-        if let Err(interrupt) = told {
+        let done = wait(py, &mut receive, INTERVAL);
+        let reported = py.check_signals().and_then(|()| watch.report(watcher));
+        if let Err(interrupt) = reported {
             watch.stop.store(true, Ordering::Relaxed);
             if matches!(done, Err(RecvTimeoutError::Timeout)) {
                 let _ = wait(py, &mut receive, GRACE);
@@ -103,14 +104,14 @@ pub fn run<T: Send + 'static>(
             Ok(Ok(Ok(value))) => return Ok(value),
             Ok(Ok(Err(error))) => return Err(to_python(py, &error)),
             Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => {
-                return Err(PyRuntimeError::new_err("this is a defect of tithe; please report it"));
+                return Err(PyRuntimeError::new_err("this is a bug in tithe; please report it"));
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
     }
 }
 
-/// Waits for the working thread while the interpreter goes on.
+/// Waits for the working thread while the interpreter continues.
 fn wait<T: Send>(py: Python<'_>, receive: &mut Receiver<T>, time: Duration) -> Waited<T> {
     py.detach(move || receive.recv_timeout(time))
 }

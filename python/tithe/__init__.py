@@ -1,4 +1,4 @@
-"""Bayesian logistic regression on a few hundred weighted rows that stand for all of them.
+"""Bayesian logistic regression on a few hundred weighted rows that represent all rows of the data.
 
 >>> import tithe
 >>> X, y = tithe.generate("mixture", 20_000)
@@ -84,7 +84,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # scikit-learn and Spark are loaded only by those who use them.
+    # Import scikit-learn and Spark only when they are used.
     if name in ("CoresetSampler", "LogisticRegression"):
         from . import _sklearn
 

@@ -1,4 +1,4 @@
-"""What coresets and posteriors have in common: each is a table that anybody who speaks Arrow can read."""
+"""What coresets and posteriors share: each is a table with an Arrow stream interface."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-#: What the native module holds the table as.
+#: The native object that holds the table.
 Native = TypeVar("Native", _native.Coreset, _native.Posterior)
 
 
 class ArrowTable(Generic[Native]):
-    """A table of the native module's, in the forms that others take."""
+    """A table of the native module, with conversions to other libraries."""
 
     _native: Native
 
@@ -26,22 +26,22 @@ class ArrowTable(Generic[Native]):
         return self._native.stream()
 
     def to_arrow(self) -> pyarrow.Table:
-        """Give the table as it is written: see :meth:`write`."""
+        """Convert to a pyarrow table: the one that :meth:`write` writes."""
         import pyarrow
 
         return pyarrow.table(self)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Give the same as a pandas frame."""
+        """Convert to a pandas data frame."""
         frame: pandas.DataFrame = self.to_arrow().to_pandas()
         return frame
 
     def to_polars(self) -> polars.DataFrame:
-        """Give the same as a polars frame."""
+        """Convert to a polars data frame."""
         import polars
 
         return polars.DataFrame(self)
 
     def write(self, path: Path) -> None:
-        """Write it as a Parquet file, which the command line reads too."""
+        """Write a Parquet file, which the command line can read too."""
         self._native.write(os.fspath(path))

@@ -1,4 +1,4 @@
-"""What users hand over as data, made ready for the native module: nothing is copied that need not be."""
+"""Prepares data for the native module; copies only what it must."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ._errors import ColumnError, FileError, InputTypeError, NoInputError, NoRow
 
 
 class ArrowStream(Protocol):
-    """Anything that speaks the Arrow PyCapsule stream: pandas, polars, pyarrow, DuckDB and more."""
+    """Any object with the Arrow PyCapsule stream interface: pandas, polars, pyarrow, DuckDB and more."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Give a stream of record batches."""
+        """Return a stream of record batches."""
         ...
 
 
@@ -28,12 +28,12 @@ DataLike: TypeAlias = "Path | Sequence[Path] | npt.NDArray[Any] | ArrowStream | 
 
 
 def _kind_of(data: Any) -> str:
-    """Say where an object comes from: ``pandas.DataFrame``, whatever module it is defined in."""
+    """Package and class of an object, such as ``pandas.DataFrame``, whatever submodule defines it."""
     return f"{type(data).__module__.partition('.')[0]}.{type(data).__qualname__}"
 
 
 def is_path(data: Any) -> bool:
-    """Tell paths from other data."""
+    """Whether data is a path or a list of paths."""
     if isinstance(data, (str, os.PathLike)):
         return True
     return isinstance(data, (list, tuple)) and bool(data) and all(isinstance(d, (str, os.PathLike)) for d in data)
@@ -41,7 +41,7 @@ def is_path(data: Any) -> bool:
 
 @contextlib.contextmanager
 def naming_missing_files(data: Any) -> Iterator[None]:
-    """Say of a path that is not there what Python says of it: ``FileNotFoundError``, with the file's name."""
+    """Raise Python's ``FileNotFoundError``, with the file's name, for a path that does not exist."""
     try:
         yield
     except FileError as error:
@@ -57,20 +57,21 @@ def _paths(data: Any) -> Sequence[Path]:
 
 
 def is_sparse(data: Any) -> bool:
-    """Tell SciPy's sparse matrices and arrays from other data."""
+    """Whether data is a SciPy sparse matrix or array."""
     return type(data).__module__.startswith("scipy.sparse")
 
 
 def default_names(count: int) -> list[str]:
-    """Names of columns that have none."""
+    """Names for columns without names."""
     return [f"x{i}" for i in range(1, count + 1)]
 
 
 def array_columns(data: Any, features: Sequence[str], owner: str, *, chosen: bool | None = None) -> list[str] | None:
-    """Arrays have no names: their columns are the features that ``owner`` knows, in order, if there are as many.
+    """Column names for an array, which has none: the known features in order, if there are as many columns.
 
-    A wider array may be what the features were ``chosen`` from: it then has all of them where their names ``x1``,
-    ``x2``, … say. Where nobody knows, and they are its first columns, it may as well be other data, and is refused.
+    A wider array may be the one that the features were ``chosen`` from: the names ``x1``, ``x2``, … then give their
+    positions. If it is not known whether they were chosen and they are its first columns, it could be other data, which
+    is an error.
     """
     if not (isinstance(data, np.ndarray) or is_sparse(data)) or data.ndim != 2:
         return None
@@ -98,9 +99,9 @@ def native(
     exclude: Sequence[str] = (),
     may_be_empty: bool = False,
 ) -> _native.Data:
-    """Make any data ready: ``y`` and ``weight`` stand beside it as columns ``label`` and ``weight_name``.
+    """Prepare any data; the arrays ``y`` and ``weight`` become columns ``label`` and ``weight_name``.
 
-    Of a frame only the columns ``used`` (all) without those to ``exclude`` need be such as can be read.
+    In a data frame, only the columns ``used`` (``None`` for all) without those to ``exclude`` must be readable.
     """
     beside: list[tuple[str, str, Any]] = []
     if y is not None:
@@ -109,7 +110,9 @@ def native(
         beside.append((weight_name, *_vector("weight", weight)))
     if is_path(data):
         if beside:
-            raise InputTypeError("y and weight arrays do not go with paths: name the columns with label= and weight=")
+            raise InputTypeError(
+                "y and weight cannot be arrays if the data is in files: name the columns with label= and weight="
+            )
         return _native.Data.paths([os.fspath(path) for path in _paths(data)])
     if isinstance(data, np.ndarray) or is_sparse(data):
         kind, values = _matrix(data)
@@ -133,18 +136,18 @@ def native(
 
 
 def _is_dataset(data: Any) -> bool:
-    """Tell pyarrow's datasets, which give no stream of themselves."""
+    """Whether data is a pyarrow dataset, which has no stream interface of its own."""
     return _kind_of(data).startswith("pyarrow.") and hasattr(data, "scanner")
 
 
 def _refusal(data: Any) -> str:
-    """Say what to do with an object that is no data."""
+    """The error message for an object that is not data."""
     kind = _kind_of(data)
     if isinstance(data, (list, tuple)):
         return "a list is not data: make it an array with numpy.asarray, or a data frame"
     if hasattr(data, "__next__"):
         return (
-            "a generator is not data: it has no columns and comes only once. "
+            "a generator is not data: it has no columns and can be read only once. "
             "For a stream of batches use pyarrow.RecordBatchReader.from_batches(schema, batches)"
         )
     if kind == "polars.LazyFrame":
@@ -160,30 +163,30 @@ def _refusal(data: Any) -> str:
 
 
 def _matrix(data: Any) -> tuple[str, Any]:
-    """A NumPy array of two dimensions, or a sparse one, as the native module takes it."""
+    """A two-dimensional NumPy array, or a sparse matrix, as the native module takes it."""
     if data.dtype.names is not None:
         raise InputTypeError("a structured array is not a matrix: make it a data frame, pandas.DataFrame(data)")
     if data.ndim != 2:
         raise InputTypeError(
-            f"X must be of two dimensions, rows by columns, but has {data.ndim}. "
+            f"X must have two dimensions, rows and columns, but has {data.ndim}. "
             "Reshape it: X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if it is one row"
         )
     return ("sparse", _compressed(data)) if is_sparse(data) else _usable("X", data)
 
 
 def _usable(what: str, data: npt.NDArray[Any]) -> tuple[str, npt.NDArray[Any]]:
-    """An array of numbers or truths in a type and a layout that the native module reads in place."""
+    """An array of numbers or booleans in a type and a layout that the native module reads in place."""
     kind = data.dtype.kind
     if np.ma.is_masked(data):
         raise InputTypeError(
-            f"{what} is a masked array; {what}.filled(numpy.nan) makes missing values of what is masked"
+            f"{what} is a masked array; use {what}.filled(numpy.nan) to turn masked values into missing values"
         )
     if kind == "b":
         return "truths", data.view(np.uint8)
     if kind not in "iuf":
         raise InputTypeError(
-            f"{what} has the dtype {data.dtype}, which holds no plain numbers: "
-            "convert it with astype(float), or use a data frame, where each column has a type of its own"
+            f"{what} has the dtype {data.dtype}, which is not numeric: "
+            "convert it with astype(float), or use a data frame, where each column has its own type"
         )
     if data.dtype.itemsize > 8 or data.dtype == np.float16 or not data.dtype.isnative:
         narrow = np.float64 if data.dtype.itemsize > 8 else (np.float32 if data.dtype == np.float16 else None)
@@ -194,7 +197,7 @@ def _usable(what: str, data: npt.NDArray[Any]) -> tuple[str, npt.NDArray[Any]]:
 
 
 def _vector(what: str, values: Vector) -> tuple[str, Any]:
-    """One column as the native module takes it: numbers, truths or words."""
+    """One column as the native module takes it: numbers, booleans or strings."""
     if isinstance(values, np.ma.MaskedArray):
         array: npt.NDArray[Any] = values
     else:
@@ -202,7 +205,7 @@ def _vector(what: str, values: Vector) -> tuple[str, Any]:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise InputTypeError(f"{what} must be of one dimension, but has the shape {array.shape}")
+        raise InputTypeError(f"{what} must have one dimension, but has the shape {array.shape}")
     if array.dtype.kind in "OUST":
         return _words(what, array)
     kind, array = _usable(what, array)
@@ -210,18 +213,18 @@ def _vector(what: str, values: Vector) -> tuple[str, Any]:
 
 
 def _is_missing(value: Any) -> bool:
-    """Tell ``None``, NaN and pandas' own; whether an object equals itself must not be asked: it may be an array."""
+    """Whether a value is ``None``, NaN or a missing value of pandas; arrays and other objects are not compared."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, (float, np.floating)) and bool(value != value)
 
 
 def _words(what: str, array: npt.NDArray[Any]) -> tuple[str, Any]:
-    """A column of Python objects: all words, or all numbers, or all truths."""
+    """A column of Python objects: all strings, all numbers or all booleans."""
     values = array.tolist()
     present = [value for value in values if not _is_missing(value)]
     if array.dtype.kind == "S":
-        raise InputTypeError(f"{what} holds bytes: decode them to strings first")
+        raise InputTypeError(f"{what} contains bytes: decode them to strings first")
     if all(isinstance(value, str) for value in present):
         return "text", [value if isinstance(value, str) else None for value in values]
     if all(isinstance(value, (bool, np.bool_)) for value in values):
@@ -230,12 +233,12 @@ def _words(what: str, array: npt.NDArray[Any]) -> tuple[str, Any]:
         return "numbers", np.array([np.nan if _is_missing(value) else value for value in values], dtype=float)
     kinds = sorted({type(value).__name__ for value in present})
     raise InputTypeError(
-        f"{what} holds Python objects of more than one kind ({', '.join(kinds)}); make them all of one"
+        f"{what} contains Python objects of several types ({', '.join(kinds)}); convert them to one type"
     )
 
 
 def _compressed(data: Any) -> tuple[Any, Any, Any, int]:
-    """SciPy's sparse matrix as compressed rows."""
+    """A SciPy sparse matrix as compressed rows."""
     rows = data.tocsr()
     kind, values = _usable("X", rows.data)
     if kind == "truths":
@@ -246,12 +249,12 @@ def _compressed(data: Any) -> tuple[Any, Any, Any, int]:
     return rows.indptr.tolist(), indices, np.ascontiguousarray(values), int(data.shape[1])
 
 
-#: These have all their rows in memory, so that keeping their batches costs nothing.
+#: Classes with all rows in memory, so that keeping their batches needs no more memory.
 _HELD = {"pandas.DataFrame", "polars.DataFrame", "pyarrow.Table", "pyarrow.RecordBatch", "pyarrow.lib.Table"}
 
 
 def _stream(data: Any, beside: list[tuple[str, str, Any]], may_be_empty: bool) -> _native.Data:
-    """Anything that gives Arrow batches."""
+    """Data from any object with an Arrow stream."""
     kind = _kind_of(data)
     if kind in ("pandas.Series", "polars.Series"):
         raise InputTypeError(_refusal(data))
@@ -264,14 +267,15 @@ def _stream(data: Any, beside: list[tuple[str, str, Any]], may_be_empty: bool) -
         raise InputTypeError(f"the data cannot be read as Arrow: {error}") from error
     if beside and not held:
         raise InputTypeError(
-            "y and weight arrays go with data that is in memory; of a stream name the columns with label= and weight="
+            "y and weight can be arrays only if the data is in memory; for a stream, name the columns with label= "
+            "and weight="
         )
     taken = [str(name) for name in getattr(data, "column_names", getattr(data, "columns", ()))]
     plain = []
     for name, own, column in beside:
         if name in taken:
             raise ColumnError(
-                f"column '{name}': is in the data already; name it with label= or weight= and give no array, "
+                f"column '{name}': is already in the data; name it with label= or weight= and give no array, "
                 "or give the array another name with label="
             )
         if own != "text" and len(column) != len(data):
@@ -281,7 +285,7 @@ def _stream(data: Any, beside: list[tuple[str, str, Any]], may_be_empty: bool) -
 
 
 def _plain_frame(data: Any, used: Collection[str | None] | None, exclude: Sequence[str]) -> Any:
-    """A pandas frame whose index is no column and whose names are strings."""
+    """A pandas data frame without its index, with strings as column names."""
     data = data.reset_index(drop=True)
     if not all(isinstance(name, str) for name in data.columns):
         data = data.set_axis([str(name) for name in data.columns], axis="columns")
@@ -289,7 +293,7 @@ def _plain_frame(data: Any, used: Collection[str | None] | None, exclude: Sequen
         if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
             continue
         if name in exclude or (used is not None and name not in used):
-            # Perhaps not to be had as Arrow; the name stays, for messages that list the columns.
+            # It may not convert to Arrow; the name stays, for messages that list the columns.
             data[name] = None
         elif isinstance(dtype, np.dtype) and dtype.kind == "O":
             _refuse_objects(name, data[name])
@@ -297,10 +301,10 @@ def _plain_frame(data: Any, used: Collection[str | None] | None, exclude: Sequen
 
 
 def _refuse_objects(name: str, values: Any) -> None:
-    """Refuse a column of anything but numbers, truths or words."""
+    """Raise an error unless a column contains only numbers, only booleans or only strings."""
     kinds = sorted({type(value).__name__ for value in values if not _is_missing(value)})
     if kinds not in ([], ["str"], ["bool"], ["float"], ["int"], ["float", "int"]):
         raise InputTypeError(
-            f"column '{name}' holds Python objects ({', '.join(kinds)}), not numbers, truths or words: "
+            f"column '{name}' contains Python objects ({', '.join(kinds)}), not numbers, booleans or strings: "
             "convert it with astype(...), or leave it out with exclude="
         )

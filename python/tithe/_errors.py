@@ -1,4 +1,4 @@
-"""The package's exceptions: one class for each kind of error, each also what Python people would catch."""
+"""The package's exceptions: one class per kind of error, each also a subclass of the usual Python exception."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 
 
 class TitheError(Exception):
-    """Anything that went wrong in this package."""
+    """The base class of all errors of this package."""
 
 
 class FileError(TitheError, OSError):
@@ -14,14 +14,14 @@ class FileError(TitheError, OSError):
 
 
 class NoInputError(FileError, FileNotFoundError):
-    """A path, glob or directory that names nothing to read."""
+    """A path, glob or directory with no file to read."""
 
     def __init__(self, message: str = "", filename: str | None = None) -> None:
         super().__init__(message)
         self.errno = errno.ENOENT
         self.filename = filename
 
-    def __str__(self) -> str:  # OSError would show its number and the name in place of the message
+    def __str__(self) -> str:  # OSError would show its number and the name instead of the message
         return str(self.args[0])
 
     def __reduce__(self) -> tuple[type[NoInputError], tuple[str, str | None]]:
@@ -29,7 +29,7 @@ class NoInputError(FileError, FileNotFoundError):
 
 
 class MalformedError(TitheError, ValueError):
-    """Data that as a whole is not what it should be."""
+    """A file or other data that cannot be read at all."""
 
 
 class CellError(TitheError, ValueError):
@@ -48,7 +48,7 @@ class UnknownColumnError(TitheError, KeyError, ValueError):
 
 
 class ColumnError(TitheError, ValueError):
-    """A column whose content cannot serve its purpose."""
+    """A column whose content cannot be used as it is meant to be."""
 
 
 class MissingValuesError(TitheError, ValueError):
@@ -56,15 +56,15 @@ class MissingValuesError(TitheError, ValueError):
 
 
 class NoRowsError(TitheError, ValueError):
-    """Data that holds no usable row."""
+    """Data without a usable row."""
 
 
 class SettingError(TitheError, ValueError):
-    """An argument that makes no sense."""
+    """An argument with an invalid value."""
 
 
 class StateError(TitheError, OSError, ValueError):
-    """A stream's state that cannot be used as it is: somebody writes there, or it was made with other settings."""
+    """A stream's state that cannot be used: another process writes there, or it was made with other settings."""
 
 
 class EncodingMismatchError(TitheError, ValueError):
@@ -76,19 +76,19 @@ class WrongFileError(TitheError, ValueError):
 
 
 class OtherDataError(TitheError, ValueError):
-    """Data that is not what a posterior was made from."""
+    """Data that differs from the data a posterior was made from."""
 
 
 class ChangedError(TitheError, RuntimeError):
-    """Data that is not the same each time it is read."""
+    """Data that changed between two passes."""
 
 
 class ClusterError(TitheError, RuntimeError):
-    """Work on other machines that cannot be used."""
+    """Work on a cluster that failed."""
 
 
 class NumericalError(TitheError, ArithmeticError):
-    """A computation that did not reach a usable answer."""
+    """A computation that failed or did not converge."""
 
 
 class InputTypeError(TitheError, TypeError):
@@ -96,9 +96,9 @@ class InputTypeError(TitheError, TypeError):
 
 
 class TitheWarning(UserWarning):
-    """Something to know, though the work goes on."""
+    """A warning; the work continues."""
 
 
 for _class in [kind for kind in globals().values() if isinstance(kind, type)]:
-    # What users see and pickle is `tithe.ColumnError`.
+    # Users see, and pickles contain, `tithe.ColumnError`.
     _class.__module__ = "tithe"

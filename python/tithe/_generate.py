@@ -27,10 +27,10 @@ def generate(recipe: str, rows: int, *, seed: int = 0, path: Path, progress: boo
 
 
 def generate(recipe: str, rows: int, *, seed: int = 0, path: Path | None = None, progress: bool | None = None) -> Any:
-    """Make the paper's synthetic data (its Section 4): ``"binary5"``, ``"binary10"`` or ``"mixture"``.
+    """Generate the paper's synthetic data (its Section 4): ``"binary5"``, ``"binary10"`` or ``"mixture"``.
 
-    Gives ``X`` and ``y`` (−1 and +1), or with ``path`` writes a Parquet, CSV or LIBSVM file of columns ``x1``,
-    ``x2``, … and ``y``, of any size.
+    Returns ``X`` and ``y`` (−1 and +1). With ``path``, it writes a Parquet, CSV or LIBSVM file of any size instead,
+    with columns ``x1``, ``x2``, … and ``y``.
 
     Examples
     --------

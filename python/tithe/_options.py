@@ -1,35 +1,40 @@
-"""What users say of how to read, encode and choose, as the native module takes it: one dictionary."""
+"""The keyword arguments that several functions share: type, default, check and documentation of each in one place."""
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Annotated, Any, TypeAlias, TypedDict, TypeVar, get_type_hints
 
 import numpy as np
 
 from ._errors import SettingError
 
+#: Takes the name of an argument and its value; returns the value as the native module takes it, or raises.
+Check: TypeAlias = "Callable[[str, Any], Any]"
+
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 
 
-def byte_count(size: int | str | None) -> int | None:
-    """Read a size in bytes: a number, or words such as ``"4GiB"``."""
-    if size is None:
-        return None
+def byte_count(name: str, size: Any) -> int:
+    """Check a size in bytes: a number, or a string such as ``"4GiB"``."""
     match = re.fullmatch(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([a-zA-Z]*)\s*", str(size))
     unit = _UNITS.get(match[2].lower()) if match else None
     if match is None or unit is None:
-        raise SettingError(f"memory: '{size}' is not a size such as '4GiB' or a number of bytes")
+        raise SettingError(f"{name}: '{size}' is not a size such as '4GiB' or a number of bytes")
     wanted = float(match[1]) * unit
     if wanted >= 2**64:
-        raise SettingError(f"memory: '{size}' is more than any machine has; it must be less than 2**64 bytes")
+        raise SettingError(f"{name}: must be less than 2**64 bytes, but is '{size}'")
     return int(wanted)
 
 
 def whole(name: str, value: Any, *, least: int = 0) -> int:
-    """Take a whole number, or say which argument is none."""
+    """Check an integer."""
     if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
         raise SettingError(f"{name}: must be a whole number, but is {value!r}")
     number = int(value.__index__())
@@ -41,7 +46,7 @@ def whole(name: str, value: Any, *, least: int = 0) -> int:
 
 
 def real(name: str, value: Any) -> float:
-    """Take a number, or say which argument is none."""
+    """Check a number."""
     if isinstance(value, (str, bytes, bool, np.bool_)) or not (
         hasattr(value, "__float__") or hasattr(value, "__index__")
     ):
@@ -50,31 +55,38 @@ def real(name: str, value: Any) -> float:
 
 
 def word(name: str, value: Any) -> str:
-    """Take a word, or say which argument is none."""
+    """Check a string."""
     if not isinstance(value, str):
         raise SettingError(f"{name}: must be a string, but is {value!r}")
     return value
 
 
 def truth(name: str, value: Any) -> bool:
-    """Take a truth, or say which argument is none: any word would be true, even "no"."""
+    """Check a boolean; a string such as "no" would otherwise count as true."""
     if not isinstance(value, (bool, np.bool_, int)) or value not in (0, 1):
         raise SettingError(f"{name}: must be True or False, but is {value!r}")
     return bool(value)
 
 
-def by_name(name: str, value: Any) -> list[tuple[str, Any]]:
-    """Take what is given by coefficient."""
+def column(name: str, value: Any) -> str:
+    """Check the name of a column."""
+    if not isinstance(value, str):
+        raise SettingError(f"{name}: must be the name of a column, but has the type {type(value).__name__}")
+    return value
+
+
+def by_name(check: Check, name: str, value: Any) -> list[tuple[str, Any]]:
+    """Check values by coefficient; ``None`` counts as an empty dict."""
     if value is not None and not isinstance(value, Mapping):
         raise SettingError(f"{name}: must be a dict by coefficient, but is {value!r}")
     for each in value or {}:
         if not isinstance(each, str):
             raise SettingError(f"{name}: {each!r} is not the name of a coefficient")
-    return list((value or {}).items())
+    return [(each, check(name, number)) for each, number in (value or {}).items()]
 
 
 def names_of(name: str, value: Iterable[str] | None) -> list[str] | None:
-    """Take a list of names; a single string would be taken letter by letter."""
+    """Check a list of column names; a single string is one name, not a list of letters."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -86,84 +98,291 @@ def names_of(name: str, value: Iterable[str] | None) -> list[str] | None:
     return names
 
 
-def reading(
-    format: str | None = None,
-    header: bool = True,
-    zero_based: bool = False,
-    text: Sequence[str] = (),
-    threads: int | None = None,
-    memory: int | str | None = None,
-    block_rows: int | None = None,
-) -> dict[str, Any]:
-    """Gather the options of everything that reads data."""
-    return {
-        "format": None if format is None else word("format", format),
-        "header": truth("header", header),
-        "zero_based": truth("zero_based", zero_based),
-        "text": names_of("text", text) or [],
-        "threads": None if threads is None else whole("threads", threads),
-        "memory": byte_count(memory),
-        "block_rows": None if block_rows is None else whole("block_rows", block_rows),
-    }
+def optional(check: Check) -> Check:
+    """Allow ``None`` as well."""
+    return lambda name, value: None if value is None else check(name, value)
 
 
-def build_options(
-    *,
-    label: str | None = None,
-    weight: str | None = None,
-    features: Sequence[str] | None = None,
-    exclude: Sequence[str] = (),
-    positive: object = None,
-    intercept: bool = True,
-    standardize: bool = True,
-    max_levels: int = 100,
-    missing: str = "error",
-    size: int | None = None,
-    kl: float | None = None,
-    epsilon: float | None = None,
-    delta: float = 0.05,
-    constant: float = 4.0,
-    method: str | None = None,
-    clusters: int = 6,
-    radius: float | str = "auto:3",
-    theta_star: Mapping[str, float] | None = None,
-    centers: str = "exact",
-    collapse: bool = True,
-    prior_scale: float = 2.0,
-    seed: int = 0,
-    **how: Any,
-) -> dict[str, Any]:
-    """Gather what a build depends on, wherever its rows are."""
-    return {
-        "label": label,
-        "weight": weight,
-        "features": names_of("features", features),
-        "exclude": names_of("exclude", exclude) or [],
-        "positive": _positive(positive),
-        "intercept": truth("intercept", intercept),
-        "standardize": truth("standardize", standardize),
-        "max_levels": whole("max_levels", max_levels),
-        "missing": word("missing", missing),
-        "size": None if size is None else whole("size", size, least=1),
-        "kl": None if kl is None else real("kl", kl),
-        "epsilon": None if epsilon is None else real("epsilon", epsilon),
-        "delta": real("delta", delta),
-        "constant": real("constant", constant),
-        "method": None if method is None else word("method", method),
-        "clusters": whole("clusters", clusters),
-        "radius": radius if isinstance(radius, str) else real("radius", radius),
-        "theta_star": [(name, real("theta_star", value)) for name, value in by_name("theta_star", theta_star)],
-        "centers": word("centers", centers),
-        "collapse": truth("collapse", collapse),
-        "prior_scale": real("prior_scale", prior_scale),
-        "seed": whole("seed", seed),
-        "encoding": None,
-    } | reading(**how)
-
-
-def _positive(value: object) -> str | None:
+def _positive(_: str, value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value)).lower()
     return str(value)
+
+
+def _radius(name: str, value: Any) -> float | str:
+    return value if isinstance(value, str) else real(name, value)
+
+
+@dataclass(frozen=True)
+class Option:
+    """A keyword argument: its default, its check, and its description for the docstrings."""
+
+    default: Any
+    check: Check
+    text: str
+
+
+class FileOptions(TypedDict, total=False):
+    """How files are read."""
+
+    format: Annotated[
+        str | None,
+        Option(
+            None,
+            optional(word),
+            "Format of the files, if it should not be detected: ``parquet``, ``csv``, ``tsv``, ``ndjson``, ``libsvm``, "
+            "``arrow`` or ``arrow-stream``.",
+        ),
+    ]
+    header: Annotated[bool, Option(True, truth, "CSV and TSV: whether the first row holds the column names.")]
+    zero_based: Annotated[bool, Option(False, truth, "LIBSVM: feature indices start at 0 even if 0 does not occur.")]
+
+
+class ThreadOptions(TypedDict, total=False):
+    """How many threads are used."""
+
+    threads: Annotated[
+        int | None,
+        Option(None, optional(whole), "Number of threads; by default one per core. The result does not depend on it."),
+    ]
+
+
+class MemoryOptions(TypedDict, total=False):
+    """How much memory the rows may use."""
+
+    memory: Annotated[
+        int | str | None,
+        Option(
+            None,
+            optional(byte_count),
+            'Bytes for decoded rows, such as ``"4GiB"``. By default half of the machine\'s memory; 1 GiB for data that '
+            "can be read only once; 0 for arrays, which are in memory already. The result does not depend on it.",
+        ),
+    ]
+
+
+class SelectionOptions(TypedDict, total=False):
+    """How many rows a coreset has, and how they are selected."""
+
+    size: Annotated[int | None, Option(None, optional(partial(whole, least=1)), "Number of rows; by default 1000.")]
+    epsilon: Annotated[
+        float | None,
+        Option(
+            None,
+            optional(real),
+            "Instead of ``size``: as many rows as the paper's theorem asks for to keep the relative error of the "
+            'log-likelihood below ``epsilon``. The default method is then ``"sensitivity"``.',
+        ),
+    ]
+    delta: Annotated[float, Option(0.05, real, "With ``epsilon``: the probability that the guarantee fails.")]
+    method: Annotated[
+        str | None,
+        Option(
+            None,
+            optional(word),
+            '``"calibrated"`` (default), ``"sensitivity"`` (the paper\'s Algorithm 1) or ``"uniform"`` (the baseline).',
+        ),
+    ]
+    seed: Annotated[int, Option(0, whole, "Seed of the random numbers; the same seed gives the same bytes.")]
+    clusters: Annotated[int, Option(6, whole, "Number of clusters for the sensitivity bounds.")]
+    radius: Annotated[
+        float | str,
+        Option(
+            "auto:3",
+            _radius,
+            'Radius of the ball of parameters: a number, or ``"auto:A"`` for A divided by the square root of the '
+            "k-means score.",
+        ),
+    ]
+    theta_star: Annotated[
+        Mapping[str, float] | None,
+        Option(None, partial(by_name, real), "Centre of the ball: coefficients by name, on the data's own scale."),
+    ]
+    centers: Annotated[
+        str,
+        Option(
+            "exact",
+            word,
+            'What represents a cluster: its mean without the row itself (``"exact"``), or its centre, as in the '
+            'paper\'s experiments (``"quick"``).',
+        ),
+    ]
+    collapse: Annotated[bool, Option(True, truth, "Merge equal rows if that gives an exact coreset.")]
+    constant: Annotated[float, Option(4.0, real, "With ``epsilon``: the constant of the paper's size rule.")]
+    prior_scale: Annotated[
+        float,
+        Option(
+            2.0,
+            real,
+            "Calibration: standard deviation of the normal prior used to find the mode of the full data, on the "
+            "standardised scale.",
+        ),
+    ]
+
+
+class ColumnOptions(TypedDict, total=False):
+    """Which columns are used, and how they enter the model."""
+
+    label: Annotated[
+        str | None,
+        Option(None, optional(column), 'Column with the two classes; with ``y``, the name to give it (``"y"``).'),
+    ]
+    positive: Annotated[object, Option(None, _positive, "Positive value of the label; required if the label is text.")]
+    features: Annotated[
+        Sequence[str] | None, Option(None, names_of, "Columns to use as features; by default all the others.")
+    ]
+    exclude: Annotated[Sequence[str], Option((), names_of, "Columns to leave out; they may contain anything.")]
+    text: Annotated[
+        Sequence[str],
+        Option((), names_of, 'Columns to read as text (categories); booleans become ``"false"`` and ``"true"``.'),
+    ]
+    missing: Annotated[
+        str,
+        Option("error", word, 'What to do with rows that have a missing value: ``"error"``, or ``"drop"`` them.'),
+    ]
+    intercept: Annotated[bool, Option(True, truth, "Whether the model has an intercept.")]
+    standardize: Annotated[
+        bool, Option(True, truth, "Scale numeric columns to standard deviation 1; with an intercept, centre them too.")
+    ]
+    max_levels: Annotated[int, Option(100, whole, "Most levels that a text column may have.")]
+
+
+class BlockOptions(TypedDict, total=False):
+    """How the passes of a build read the data."""
+
+    kl: Annotated[
+        float | None,
+        Option(
+            None,
+            optional(real),
+            "Instead of ``size``: as few rows as bring the KL divergence to the full posterior below this, in nats.",
+        ),
+    ]
+    block_rows: Annotated[
+        int | None,
+        Option(
+            None,
+            optional(whole),
+            "Rows per block; by default it depends on the number of columns. The result depends on it.",
+        ),
+    ]
+
+
+class StreamBlockOptions(TypedDict, total=False):
+    """How a stream is divided into blocks, and what it does with new levels."""
+
+    block: Annotated[
+        int,
+        Option(
+            50_000,
+            partial(whole, least=1),
+            "Rows per block. A stream of a single block gives the same bytes as :func:`build`.",
+        ),
+    ]
+    warmup_rows: Annotated[
+        int | None,
+        Option(
+            None,
+            optional(partial(whole, least=1)),
+            "Rows from which levels, means and scales are learnt; by default those of the first block.",
+        ),
+    ]
+    unseen: Annotated[
+        str,
+        Option(
+            "error",
+            word,
+            "What to do with a text level that was not present when the encoding was learnt: "
+            '``"error"``, or ``"reference"`` to treat it as the reference level.',
+        ),
+    ]
+    skip_bad: Annotated[
+        int | None, Option(None, optional(whole), "Skip rows of files that cannot be read, at most this many.")
+    ]
+    replay: Annotated[
+        bool,
+        Option(
+            False,
+            truth,
+            "The data starts again from its first row: rows that the stream already contains are skipped, and must be "
+            "the same.",
+        ),
+    ]
+
+
+class BuildOptions(
+    ColumnOptions, SelectionOptions, BlockOptions, FileOptions, ThreadOptions, MemoryOptions, total=False
+):
+    """The options of :func:`tithe.build`."""
+
+
+class StreamOptions(ColumnOptions, SelectionOptions, StreamBlockOptions, FileOptions, ThreadOptions, total=False):
+    """The options of :class:`tithe.Stream`."""
+
+
+class MergeOptions(SelectionOptions, ThreadOptions, total=False):
+    """The options of :func:`tithe.merge`."""
+
+
+class ReadOptions(FileOptions, ThreadOptions, MemoryOptions, total=False):
+    """The options of everything that reads data whose columns are known."""
+
+
+@cache
+def options_of(kind: type) -> dict[str, tuple[Any, Option]]:
+    """Type and option of each keyword argument, by name."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: (hint.__origin__, hint.__metadata__[0]) for name, hint in hints.items()}
+
+
+def default_of(kind: type, name: str) -> Any:
+    """The default of a keyword argument."""
+    return options_of(kind)[name][1].default
+
+
+def checked(function: str, kind: type, given: Mapping[str, object]) -> dict[str, Any]:
+    """Check the keyword arguments that a function was given; returns them as the native module takes them."""
+    options = options_of(kind)
+    for name in given:
+        if name not in options:
+            raise TypeError(f"{function}() got an unexpected keyword argument '{name}'")
+    return {name: options[name][1].check(name, value) for name, value in given.items()}
+
+
+Documented = TypeVar("Documented", bound="Callable[..., Any]")
+
+
+def takes(kind: type) -> Callable[[Documented], Documented]:
+    """Show the keyword arguments of a TypedDict in place of ``**options``, in the signature and the docstring.
+
+    A class is decorated for its ``__init__``. Type checkers see the same arguments by ``Unpack``.
+    """
+
+    def decorate(target: Documented) -> Documented:
+        function: Any = target.__init__ if isinstance(target, type) else target  # type: ignore[misc]
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        shared = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=hint)
+            for name, (hint, option) in options_of(kind).items()
+            if name not in signature.parameters
+        ]
+        function.__signature__ = signature.replace(parameters=[*own, *shared])
+        target.__doc__ = re.sub(
+            r"^( *)\*\*options:\n(?:\1 +.*\n)+",
+            lambda match: "".join(
+                textwrap.indent(f"{each.name}:\n{_wrapped(options_of(kind)[each.name][1].text)}\n", match[1])
+                for each in shared
+            ),
+            target.__doc__ or "",
+            flags=re.MULTILINE,
+        )
+        return target
+
+    return decorate
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 108, initial_indent="    ", subsequent_indent="    ", break_long_words=False)

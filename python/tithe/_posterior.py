@@ -6,7 +6,7 @@ import inspect
 import json
 import os
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,18 +15,27 @@ from . import _native
 from ._arrow import ArrowTable
 from ._data import DataLike, Path, Vector, array_columns, naming_missing_files, native
 from ._errors import InputTypeError, SettingError
-from ._options import reading, real, truth, whole, word
+from ._options import Option, ReadOptions, checked, real, takes, truth, whole, word
 from ._progress import Watcher
-from ._show import count, described, number, table
+from ._show import count, counted, described, number, table
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     import pandas
 
 __all__ = ["Posterior", "Verification", "read_posterior", "verify"]
 
 
-#: The columns of a summary, in the order in which they are read.
+#: The columns of a summary, in order.
 _SUMMARY = ["mean", "sd", "q05", "q50", "q95", "mcse_mean", "mcse_sd", "ess_bulk", "ess_tail", "r_hat"]
+
+
+class VerifyOptions(ReadOptions, total=False):
+    """The options of :func:`verify`."""
+
+    draws: Annotated[int, Option(400, whole, "Number of draws to evaluate, evenly spaced.")]
+    force: Annotated[bool, Option(False, truth, "Continue even if this is not the data of the posterior.")]
 
 
 def read_posterior(path: Path) -> Posterior:
@@ -36,14 +45,14 @@ def read_posterior(path: Path) -> Posterior:
 
 
 class Posterior(ArrowTable[_native.Posterior]):
-    """Draws of the coefficients on your own scale, with all that is needed to use and to judge them.
+    """Draws of the coefficients on the data's own scale, with their diagnostics.
 
-    Made by :meth:`Coreset.fit` or :func:`read_posterior`.
+    Created by :meth:`Coreset.fit` or :func:`read_posterior`.
     """
 
     def __init__(self, native: _native.Posterior) -> None:
         if not isinstance(native, _native.Posterior):
-            raise InputTypeError("a Posterior is made by Coreset.fit or tithe.read_posterior")
+            raise InputTypeError("create a Posterior with Coreset.fit or tithe.read_posterior")
         self._native = native
         self._facts: dict[str, Any] = json.loads(native.facts())
 
@@ -54,20 +63,20 @@ class Posterior(ArrowTable[_native.Posterior]):
 
     @property
     def draws(self) -> npt.NDArray[np.float64]:
-        """The draws: chains, draws, coefficients."""
+        """The draws, with shape (chains, draws, coefficients)."""
         settings = self._facts["settings"]
         return self._native.draws().reshape(settings["chains"], settings["draws"], len(self.coefficients))
 
     @property
     def stats(self) -> dict[str, npt.NDArray[Any]]:
-        """What the sampler noted of each draw, under ArviZ's names: chains, draws."""
+        """Sampler statistics of each draw under ArviZ's names, with shape (chains, draws)."""
         settings = self._facts["settings"]
         shape = settings["chains"], settings["draws"]
         return {name: values.reshape(shape) for name, values in self._native.stats().items()}
 
     @property
     def findings(self) -> list[str]:
-        """What is wrong with the draws and what to do about it; empty if all is well."""
+        """Problems with the draws and their remedies; empty if there are none."""
         return list(self._facts["findings"])
 
     @property
@@ -99,11 +108,12 @@ class Posterior(ArrowTable[_native.Posterior]):
         return frame[_SUMMARY].astype(float)
 
     def to_arviz(self) -> Any:
-        """Give the draws as ArviZ has them: groups ``posterior`` and ``sample_stats``.
+        """Convert the draws to ArviZ: groups ``posterior`` and ``sample_stats``.
 
-        ArviZ before 1 gives an ``InferenceData``, ArviZ 1 a tree of xarray's. Its ``summary`` is equal to ours but for
-        one column: ArviZ 1 takes ``ess_tail`` at other quantiles than 5 % and 95 %. Coefficients called ``chain`` and
-        ``draw``, as its dimensions are, become ``chain_`` and ``draw_``.
+        Returns an ``InferenceData`` with ArviZ before version 1, and an xarray ``DataTree`` with ArviZ 1. Its
+        ``summary`` equals :meth:`summary` except for one column: ArviZ 1 computes ``ess_tail`` at other quantiles than
+        5 % and 95 %. Coefficients named ``chain`` and ``draw``, like ArviZ's dimensions, become ``chain_`` and
+        ``draw_``.
         """
         import arviz
 
@@ -111,7 +121,7 @@ class Posterior(ArrowTable[_native.Posterior]):
         draws = {name: values[:, :, i] for i, name in enumerate(_beside_dimensions(self.coefficients))}
         attributes = {"inference_library": "tithe", "sampler": self._facts["sampler"]}
         groups: dict[str, Any] = {"posterior": draws, "sample_stats": self.stats}
-        # ArviZ 1 takes the groups as one dictionary and gives a tree of xarray's, earlier ones take them by name.
+        # ArviZ 1 takes the groups as one dictionary and returns a DataTree; earlier versions take them by name.
         by_name = "posterior" in inspect.signature(arviz.from_dict).parameters
         made = arviz.from_dict(**groups) if by_name else arviz.from_dict(groups)
         made.posterior.attrs.update(attributes)
@@ -123,15 +133,15 @@ class Posterior(ArrowTable[_native.Posterior]):
 
         plot = getattr(arviz, f"plot_{kind}", None)
         if plot is None:
-            raise SettingError(f"kind: '{kind}' is not among the plots of ArviZ {arviz.__version__}")
+            raise SettingError(f"kind: ArviZ {arviz.__version__} has no plot '{kind}'")
         return plot(self.to_arviz(), **settings)
 
     def predict_proba(
         self, data: DataLike, *, unseen: str = "error", threads: int | None = None, progress: bool | None = None
     ) -> npt.NDArray[np.float64]:
-        """Give for each row the probability of either class (:attr:`classes`), the mean over all draws.
+        """Predict the probability of each class (:attr:`classes`) for each row: the mean over all draws.
 
-        ``unseen="reference"`` takes a level of text that was not there for the reference level.
+        ``unseen="reference"`` treats a text level that was not in the data as the reference level.
         """
         mean = self._predict(data, 0.9, unseen, threads, progress)[0]
         return np.column_stack([1.0 - mean, mean])
@@ -145,7 +155,7 @@ class Posterior(ArrowTable[_native.Posterior]):
         threads: int | None = None,
         progress: bool | None = None,
     ) -> npt.NDArray[np.float64]:
-        """Give for each row the interval that holds the positive class's probability with probability ``interval``."""
+        """Predict, for each row, an interval that contains the positive class's probability with this probability."""
         _, _, lower, upper = self._predict(data, interval, unseen, threads, progress)
         return np.column_stack([lower, upper])
 
@@ -153,65 +163,47 @@ class Posterior(ArrowTable[_native.Posterior]):
         self, data: DataLike, interval: float, unseen: str, threads: int | None, progress: bool | None
     ) -> tuple[npt.NDArray[np.float64], ...]:
         ready = native(data, columns=self._array_columns(data), used=self._features(), may_be_empty=True)
-        options = reading(threads=threads)
+        options = checked("predict", ReadOptions, {"threads": threads})
         with Watcher(progress) as watcher, naming_missing_files(data):
             return self._native.predict(ready, options, real("interval", interval), word("unseen", unseen), watcher)
 
     def _features(self) -> list[str]:
-        """The data's columns that it was fitted with."""
+        """The columns that the posterior was fitted with."""
         return [feature["column"] for feature in self._facts["encoding"]["features"]]
 
     def _array_columns(self, data: Any) -> list[str] | None:
         return array_columns(data, self._features(), "the posterior was fitted with")
 
+    @takes(VerifyOptions)
     def verify(
         self,
         data: DataLike,
         y: Vector | None = None,
         *,
         weight: Vector | None = None,
-        draws: int = 400,
-        force: bool = False,
-        format: str | None = None,
-        header: bool = True,
-        zero_based: bool = False,
-        threads: int | None = None,
-        memory: int | str | None = None,
         progress: bool | None = None,
+        **options: Unpack[VerifyOptions],
     ) -> Verification:
-        """Check it against the full data: see :func:`verify`."""
-        return verify(
-            self,
-            data,
-            y,
-            weight=weight,
-            draws=draws,
-            force=force,
-            format=format,
-            header=header,
-            zero_based=zero_based,
-            threads=threads,
-            memory=memory,
-            progress=progress,
-        )
+        """Check the posterior against the full data: see :func:`verify`."""
+        return verify(self, data, y, weight=weight, progress=progress, **options)
 
     def _lines(self) -> list[tuple[str, str]]:
         settings, basis = self._facts["settings"], self._facts["basis"]
         if basis["kind"] == "coreset":
-            rows = f"{count(basis['size'])} weighted rows for {count(basis['provenance']['rows'])}"
+            rows = f"{count(basis['size'])} weighted rows that represent {count(basis['provenance']['rows'])}"
         else:
             rows = f"all {count(basis['rows'])} rows"
         worst = max((row["r_hat"] for row in self._facts["summary"] if row["r_hat"] is not None), default=float("nan"))
         least = min((row["ess_bulk"] for row in self._facts["summary"] if row["ess_bulk"] is not None), default=0.0)
-        verdict = "nothing to warn of" if not self.findings else f"{len(self.findings)} to warn of (.findings)"
+        verdict = f"{counted(len(self.findings), 'warning')} (see .findings)" if self.findings else "no warnings"
         return [
-            ("coefficients", f"{count(len(self.coefficients))} coefficients of {rows}"),
+            ("coefficients", f"{count(len(self.coefficients))} coefficients, fitted to {rows}"),
             (
                 "draws",
                 f"{settings['chains']} chains of {count(settings['draws'])} draws by {self._facts['sampler']}, "
                 f"seed {settings['seed']}",
             ),
-            ("diagnostics", f"R-hat up to {number(worst)}, effective draws from {number(least)}: {verdict}"),
+            ("diagnostics", f"largest R-hat {number(worst)}, smallest ESS {number(least)}: {verdict}"),
         ]
 
     def __repr__(self) -> str:
@@ -234,7 +226,7 @@ def _posterior_from_bytes(data: bytes) -> Posterior:
 
 
 def _beside_dimensions(names: list[str]) -> list[str]:
-    """Names that do not hide behind xarray's dimensions, as a variable ``draw`` would."""
+    """Names that do not clash with xarray's dimensions, as a variable ``draw`` would."""
     free = []
     for name in names:
         other = name
@@ -246,19 +238,19 @@ def _beside_dimensions(names: list[str]) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Verification:
-    """What a check of a posterior against the full data found."""
+    """The result of checking a posterior against the full data."""
 
     #: ``"indistinguishable"``, ``"good"``, ``"correctable"`` or ``"too-far"``.
     verdict: str
-    #: KL from the posterior drawn from to the full data's, in nats.
+    #: KL divergence from the posterior that was sampled to that of the full data, in nats.
     kl: float
-    #: Pareto k of the importance weights; below 0.7 they can be trusted.
+    #: Pareto k of the importance weights; below 0.7 they are reliable.
     k_hat: float
     #: Independent draws that one weighted draw is worth.
     efficiency: float
-    #: Rows of the data.
+    #: Number of rows of the data.
     n_rows: int
-    #: Whether it is the data that the posterior speaks of.
+    #: Whether it is the data that the posterior was made from.
     same_data: bool
     #: Names of the coefficients.
     coefficients: list[str]
@@ -266,9 +258,9 @@ class Verification:
     drawn: dict[str, dict[str, float]]
     #: The same under the full data.
     corrected: dict[str, dict[str, float]]
-    #: Importance weights of the draws looked at; they sum to 1.
+    #: Importance weights of the evaluated draws; they sum to 1.
     weights: npt.NDArray[np.float64]
-    #: Which draws those are, among all draws of all chains.
+    #: Indices of the evaluated draws among all draws of all chains.
     draws: npt.NDArray[np.int64]
 
     def __eq__(self, other: object) -> bool:
@@ -279,7 +271,7 @@ class Verification:
     __hash__ = None  # type: ignore[assignment]
 
     def summary(self) -> pandas.DataFrame:
-        """Give the coefficients as drawn, and corrected to the full data."""
+        """Summarise the coefficients as drawn, and corrected to the full data."""
         import pandas
 
         frames = {"drawn": self.drawn, "corrected": self.corrected}
@@ -312,25 +304,30 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+@takes(VerifyOptions)
 def verify(
     posterior: Posterior,
     data: DataLike,
     y: Vector | None = None,
     *,
     weight: Vector | None = None,
-    draws: int = 400,
-    force: bool = False,
-    format: str | None = None,
-    header: bool = True,
-    zero_based: bool = False,
-    threads: int | None = None,
-    memory: int | str | None = None,
     progress: bool | None = None,
+    **options: Unpack[VerifyOptions],
 ) -> Verification:
     """Check a posterior against the full data in one pass, and correct it.
 
-    ``data`` (with ``y`` and ``weight`` beside an array) is the data that the coreset was built from, in any order
-    and format; other data is refused unless ``force``. ``draws`` is how many of the draws to look at.
+    Parameters
+    ----------
+    posterior:
+        The posterior.
+    data:
+        The data that the coreset was built from, in any order and format; other data is an error unless ``force``.
+    y, weight:
+        Labels and weights, if they are not columns of ``data``.
+    progress:
+        Show a progress bar (needs tqdm); by default on a terminal and in a notebook.
+    **options:
+        The keyword arguments of :class:`VerifyOptions`.
 
     Examples
     --------
@@ -342,9 +339,7 @@ def verify(
     """
     encoding = posterior._facts["encoding"]
     if weight is not None and encoding["weight"] is None:
-        raise SettingError(
-            "weight: the coreset was built without weights; leave it out here, or build with weight= too"
-        )
+        raise SettingError("weight: the coreset was built without weights; remove it here, or build with weight= too")
     ready = native(
         data,
         y,
@@ -354,16 +349,17 @@ def verify(
         columns=posterior._array_columns(data) if y is not None else None,
         used={*posterior._features(), encoding["label"]["column"], encoding["weight"]},
     )
-    options = reading(format=format, header=header, zero_based=zero_based, threads=threads, memory=memory)
+    settings = checked("verify", VerifyOptions, {"draws": 400, "force": False, **options})
     with Watcher(progress) as watcher, naming_missing_files(data):
-        found = _native.verify(posterior._native, ready, options, whole("draws", draws), truth("force", force), watcher)
+        draws, force = settings.pop("draws"), settings.pop("force")
+        found = _native.verify(posterior._native, ready, settings, draws, force, watcher)
     return verification(posterior, *found)
 
 
 def verification(
     posterior: Posterior, record: str, weights: npt.NDArray[np.float64], chosen: npt.NDArray[np.int64]
 ) -> Verification:
-    """Read what the native module found."""
+    """Convert the native module's result."""
     facts = json.loads(record)
     names = posterior.coefficients
     return Verification(

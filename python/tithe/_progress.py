@@ -1,4 +1,4 @@
-"""Progress with tqdm, where it is installed, and warnings as Python has them."""
+"""Progress bars with tqdm, if it is installed, and Python warnings."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from ._errors import TitheWarning
 
 
-def _somebody_looks() -> bool:
-    """Tell whether there is a terminal or a notebook to draw on."""
+def _is_interactive() -> bool:
+    """Whether there is a terminal or a notebook to draw on."""
     shell = sys.modules.get("IPython")
     if shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell":
         return True
@@ -19,14 +19,14 @@ def _somebody_looks() -> bool:
 
 
 class Watcher:
-    """Draws what the native module tells; used as a context, so that no bar is left behind."""
+    """Shows the progress of the native module; a context manager, so that no bar remains."""
 
     def __init__(self, progress: bool | None, *, warn: bool = True) -> None:
         self._tqdm: Any = None
         self._bar: Any = None
         self._warn = warn
         self.warnings: list[str] = []
-        if progress or (progress is None and _somebody_looks()):
+        if progress or (progress is None and _is_interactive()):
             try:
                 from tqdm.auto import tqdm
             except ImportError:
@@ -36,7 +36,7 @@ class Watcher:
                 self._tqdm = tqdm
 
     def started(self, name: str, total: int | None, unit: str) -> None:
-        """Begin another pass."""
+        """Start the bar of the next pass."""
         if self._tqdm is None:
             return
         if self._bar is not None:
@@ -44,7 +44,7 @@ class Watcher:
         self._bar = self._tqdm(total=total, desc=name, unit=f" {unit}", unit_scale=True, leave=False)
 
     def advanced(self, count: int) -> None:
-        """Go on with the pass."""
+        """Advance the bar."""
         if self._bar is not None:
             self._bar.update(count)
 
@@ -62,5 +62,5 @@ class Watcher:
             self._bar.close()
         if kind is None and self._warn:
             for text in self.warnings:
-                # The caller of the public function: not this method, not that function.
+                # Attribute the warning to the caller of the public function.
                 warnings.warn(text, TitheWarning, stacklevel=3)

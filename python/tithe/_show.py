@@ -1,4 +1,4 @@
-"""Numbers and tables as people read them."""
+"""Formats numbers and tables for people to read."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from collections.abc import Iterable
 
 
 def count(number: int) -> str:
-    """Write a whole number with commas."""
+    """Format an integer with thousands separators."""
     return f"{number:,}"
 
 
 def counted(number: int, noun: str) -> str:
-    """Write how many there are of something."""
+    """Format a number with its noun, in the plural unless it is 1."""
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def number(value: float) -> str:
-    """Write a number to four significant digits."""
+    """Format a number with four significant digits."""
     if not math.isfinite(value):
         return str(value)
     return f"{value:.4g}"
 
 
 def described(title: str, facts: Iterable[tuple[str, str]]) -> str:
-    """Write facts in a few lines, as ``repr`` does."""
+    """Format facts in a few lines, for ``repr``."""
     return f"<{title}: " + "\n  ".join(text for _, text in facts) + ">"
 
 
 def table(title: str, facts: Iterable[tuple[str, str]], lines: Iterable[str] = ()) -> str:
-    """Write facts as a small HTML table."""
+    """Format facts as a small HTML table."""
     rows = "".join(
         f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
         f"<td style='text-align:left'>{html.escape(value)}</td></tr>"

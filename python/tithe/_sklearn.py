@@ -1,4 +1,4 @@
-"""scikit-learn estimators: the posterior as a classifier, and the coreset as a way to make data small."""
+"""scikit-learn estimators: the posterior as a classifier, and the coreset as a way to reduce data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["CoresetSampler", "LogisticRegression"]
 
 
 def _two_classes(y: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Tell the two classes apart; other targets are refused in scikit-learn's words."""
+    """The two classes and their codes; other targets are reported in scikit-learn's words."""
     check_classification_targets(y)
     kind = type_of_target(y, input_name="y", raise_unknown=True)
     classes, codes = np.unique(y, return_inverse=True)
@@ -41,10 +41,10 @@ def _two_classes(y: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
 
 
 def _merged(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, npt.NDArray[np.float64]]:
-    """Rows each once, in an order of their own, weighted by how often they came.
+    """The distinct rows in a fixed order, weighted by how often they occur.
 
-    Data that is fitted whole gives the same draws in whatever order its rows come, and whether a row comes twice or
-    weighs twice: chains would amplify even a difference in the last digit.
+    When all rows are fitted, the draws must not depend on the order of the rows, nor on whether a row occurs twice or
+    has weight 2: chains would amplify even a difference in the last digit.
     """
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if hasattr(X, "tocsr"):
@@ -71,7 +71,7 @@ def _few(values: npt.NDArray[Any]) -> str:
 
 
 def _label(names: Sequence[str]) -> str:
-    """A name for the label that no feature has."""
+    """A name for the label that is not the name of a feature."""
     label = "y"
     while label in names:
         label = "_" + label
@@ -86,49 +86,60 @@ def _cores() -> int:
 
 
 def _threads(n_jobs: Any) -> int | None:
-    """Count threads as scikit-learn counts jobs: -1 is all cores, -2 all but one."""
+    """Number of threads by scikit-learn's rules: -1 is all cores, -2 all but one."""
     if n_jobs is None:
         return None
     number = whole("n_jobs", n_jobs, least=-(2**31))
     if number == -1:
         return None
     if number == 0:
-        raise SettingError("n_jobs: 0 has no meaning; take 1 for one thread, -1 for one a core")
+        raise SettingError("n_jobs: must not be 0; use 1 for one thread, -1 for one per core")
     return number if number > 0 else max(1, _cores() + 1 + number)
 
 
 @contextlib.contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Small data is kept whole, as any estimator would; nobody need be told."""
+    """Ignore the warning that all rows are kept: for an estimator, that is expected with small data."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TitheWarning)
         yield
 
 
 class _Fitted:
-    """What the two estimators share: from checked arrays to a coreset."""
+    """What the two estimators share: their common parameters, and the way from checked arrays to a coreset."""
 
-    size: int
-    method: str
-    fit_intercept: bool
-    standardize: bool
-    n_jobs: int | None
+    def __init__(
+        self,
+        size: int = 1000,
+        *,
+        method: str = "calibrated",
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.size = size
+        self.method = method
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.random_state = random_state
+        self.n_jobs = n_jobs
 
     def _coreset(self, X: Any, y: Any, sample_weight: Any, seed: int) -> tuple[Coreset, npt.NDArray[np.int64]]:
-        """Build a coreset; gives it with the rows of ``X`` that it was built from (those that weigh anything)."""
+        """Build a coreset; returns it with the rows of ``X`` that it was built from (those with positive weight)."""
         self.classes_, codes = _two_classes(y)
         rows = np.arange(X.shape[0])
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            # A row of no weight is no row: it must not move the scale of a column either.
+            # A row with weight 0 must have no effect, not even on the scale of a column.
             rows = np.flatnonzero(weights > 0)
             if len(rows) < len(weights):
                 X, codes, weights = X[rows], codes[rows], weights[rows]
         present = np.unique(codes)
         if len(present) < 2:
             only = _few(self.classes_[present])
-            raise ValueError(f"two classes are needed to tell apart, but the data has only 1 class: {only}")
+            raise ValueError(f"the data must have two classes, but has only 1 class: {only}")
         names = self._names(X.shape[1])
         with _without_warnings():
             core = build(
@@ -150,7 +161,7 @@ class _Fitted:
         return core, rows
 
     def _names(self, count: int) -> Sequence[str]:
-        """The names of a data frame's columns, where the model can have them."""
+        """The column names of a data frame, if the model can use them."""
         names = [str(name) for name in getattr(self, "feature_names_in_", [])]
         taken = {"intercept", "weight"}
         if len(names) == count and len(set(names)) == count and not taken & set(names):
@@ -171,17 +182,17 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     size:
-        Rows of the coreset; smaller data is fitted whole.
+        Rows of the coreset; if the data has no more rows than this, all of them are fitted.
     prior, intercept_prior:
         Priors on the standardised scale, as :meth:`tithe.Coreset.fit` takes them.
     fit_intercept, standardize, method:
         As :func:`tithe.build` takes them.
     sampler, chains, draws, warmup:
-        How to draw, as :meth:`tithe.Coreset.fit` takes them.
+        The sampler, as :meth:`tithe.Coreset.fit` takes them.
     random_state:
         Seed of the coreset and of the draws.
     n_jobs:
-        Threads; ``None`` and -1 are one a core, -2 leaves one core to others, and so on.
+        Number of threads; ``None`` and -1 mean one per core, -2 leaves one core free, and so on.
 
     Attributes
     ----------
@@ -190,10 +201,10 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
         Mean and standard deviation of each coefficient, on the data's own scale.
     intercept_, intercept_sd_ : ndarray of shape (1,)
     coreset_ : Coreset
-        Where the data is no larger than ``size``: all its rows, equal ones merged, in an order of their own.
+        If the data has at most ``size`` rows: all of them, equal rows merged, in a fixed order.
     posterior_ : Posterior
 
-    After :meth:`partial_fit` the draws are made when one of these, or a prediction, is next asked for.
+    After :meth:`partial_fit`, sampling happens when one of these, or a prediction, is next needed.
 
     Examples
     --------
@@ -220,18 +231,20 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.size = size
+        super().__init__(
+            size,
+            method=method,
+            fit_intercept=fit_intercept,
+            standardize=standardize,
+            random_state=random_state,
+            n_jobs=n_jobs,
+        )
         self.prior = prior
         self.intercept_prior = intercept_prior
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.method = method
         self.sampler = sampler
         self.chains = chains
         self.draws = draws
         self.warmup = warmup
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LogisticRegression:
         """Build a coreset and draw from its posterior."""
@@ -247,10 +260,11 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> LogisticRegression:
-        """Take in more rows, after :meth:`fit` or from the first; they go through a :class:`tithe.Stream` in memory.
+        """Add more rows, with or without a :meth:`fit` before; they go through a :class:`tithe.Stream` in memory.
 
-        The first call, if there was no ``fit``, must name the two ``classes``. Calls are cheap: only every 50,000 rows
-        make a coreset, and draws wait until they are asked for. Of the first 50,000 rows some must be of either class.
+        The first call, if there was no ``fit``, must name the two ``classes``. Calls are cheap: a coreset is built only
+        every 50,000 rows, and sampling waits until its result is needed. The first 50,000 rows must contain both
+        classes.
         """
         has_begun = hasattr(self, "_drawn")
         X, y = validate_data(self, X, y, accept_sparse="csr", reset=not has_begun)
@@ -281,7 +295,7 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
         return self
 
     def _begun(self, width: int) -> Stream:
-        """A stream of such rows as were fitted, or of these."""
+        """A stream with the encoding of the fitted rows, if there are any."""
         names = self._names(width)
         return Stream(
             label=_label(names),
@@ -313,13 +327,13 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
         return hasattr(self, "_drawn")
 
     def _up_to_date(self) -> tuple[Coreset, Posterior]:
-        """The coreset of all rows so far, and its draws."""
+        """The coreset of all rows so far, and its posterior."""
         check_is_fitted(self)
         if self._drawn is None:
             assert self._stream is not None
             if self._base is None and len(self._seen) < 2:
                 raise NotFittedError(
-                    "rows of both classes are needed to tell them apart, but so far all are of the class "
+                    "rows of both classes are required, but so far all rows have the class "
                     f"{_few(self.classes_[self._seen])}"
                 )
             with _without_warnings():
@@ -334,16 +348,16 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
 
     @property
     def coreset_(self) -> Coreset:
-        """The rows that stand for all that were fitted."""
+        """The coreset of all rows that were fitted."""
         return self._up_to_date()[0]
 
     @property
     def posterior_(self) -> Posterior:
-        """Its draws."""
+        """The posterior of that coreset."""
         return self._up_to_date()[1]
 
     def _split(self, values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Tell the intercept from the other coefficients."""
+        """Separate the intercept from the other coefficients."""
         first = int(self.coreset_.has_intercept)
         return values[:1] if first else np.zeros(1), values[None, first:]
 
@@ -368,22 +382,22 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
         return self._split(self.posterior_.sd)[0]
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """Give the probability of each class for each row, the mean over all draws."""
+        """Predict the probability of each class for each row: the mean over all draws."""
         X = self._checked(X)
         return self.posterior_.predict_proba(X, threads=_threads(self.n_jobs), progress=False)
 
     def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """Give its logarithm."""
+        """Predict the logarithm of the probability of each class."""
         return np.log(self.predict_proba(X))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Give the likelier class for each row."""
+        """Predict the more probable class for each row."""
         likely = self.predict_proba(X)[:, 1] > 0.5
         chosen: npt.NDArray[Any] = self.classes_[likely.astype(int)]
         return chosen
 
     def predict_interval(self, X: Any, interval: float = 0.9) -> npt.NDArray[np.float64]:
-        """Give for each row the interval of the second class's probability."""
+        """Predict an interval for the second class's probability, for each row."""
         X = self._checked(X)
         return self.posterior_.predict_interval(X, interval=interval, threads=_threads(self.n_jobs), progress=False)
 
@@ -393,7 +407,7 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
 
 
 class CoresetSampler(_Fitted, BaseEstimator):
-    """Makes data small for any estimator that takes weights.
+    """Reduces data to a few weighted rows, for any estimator that takes weights.
 
     Parameters
     ----------
@@ -406,7 +420,7 @@ class CoresetSampler(_Fitted, BaseEstimator):
     ----------
     coreset_ : Coreset
     rows_ : ndarray
-        Positions of the chosen rows.
+        Positions of the selected rows.
     weights_ : ndarray
         Their weights.
     classes_ : ndarray of shape (2,)
@@ -422,25 +436,8 @@ class CoresetSampler(_Fitted, BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        size: int = 1000,
-        *,
-        method: str = "calibrated",
-        fit_intercept: bool = True,
-        standardize: bool = True,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.size = size
-        self.method = method
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CoresetSampler:
-        """Choose rows and weigh them."""
+        """Select rows and compute their weights."""
         X, y = validate_data(self, X, y, accept_sparse="csr")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.coreset_, rows = self._coreset(X, y, sample_weight, seed)
@@ -449,7 +446,7 @@ class CoresetSampler(_Fitted, BaseEstimator):
         return self
 
     def fit_resample(self, X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, Any, npt.NDArray[np.float64]]:
-        """Give the chosen rows of ``X`` and ``y`` (data frames stay data frames) and their weights."""
+        """Return the selected rows of ``X`` and ``y`` (data frames stay data frames) and their weights."""
         self.fit(X, y, sample_weight)
         return _take(X, self.rows_), _take(y, self.rows_), self.weights_
 

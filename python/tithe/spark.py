@@ -2,8 +2,8 @@
 
 >>> core = tithe.spark.build(df, label="y", size=1000)      # doctest: +SKIP
 
-The driver asks for one pass after the other; each is a ``mapInArrow`` that streams a partition's rows into the native
-code and gives back a small state. Nothing is computed in Python.
+The driver runs one pass after the other; each is a ``mapInArrow`` that streams the rows of a partition into the native
+code and returns a small state. Nothing is computed in Python.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
@@ -29,12 +29,28 @@ from . import _native
 from ._coreset import Coreset, coreset_of, judged
 from ._data import Path, is_path, native
 from ._errors import ClusterError, ColumnError, InputTypeError, NoRowsError, SettingError, StateError, TitheError
-from ._options import build_options, names_of, reading, real, whole
+from ._options import (
+    BuildOptions,
+    MergeOptions,
+    Option,
+    StreamBlockOptions,
+    checked,
+    column,
+    names_of,
+    optional,
+    options_of,
+    real,
+    takes,
+    truth,
+    whole,
+)
 from ._posterior import Posterior, Verification, verification
 from ._progress import Watcher
 from ._stream import Stream, merge
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from pyspark.sql import Column
 
 __all__ = ["build", "into", "predict", "verify"]
@@ -43,65 +59,80 @@ SparkData: TypeAlias = "DataFrame | Path | Sequence[Path]"
 Batches: TypeAlias = "Iterator[pa.RecordBatch]"
 Join: TypeAlias = "Callable[[bytes, Sequence[bytes]], bytes]"
 
-#: States are joined on the workers by so many, where there are more partitions than that.
+#: With more partitions than this, the workers join states in groups of this many.
 _JOINED = 64
-#: Tasks for each core, where files are read by the workers themselves.
-_TASKS_A_CORE = 4
-#: What :func:`predict` adds.
+#: Tasks per core if the workers read the files themselves.
+_TASKS_PER_CORE = 4
+#: The columns that :func:`predict` adds.
 _PREDICTED = ("probability", "probability_sd", "probability_lower", "probability_upper")
-#: What a task gives back: the partition, and its outcome or what went wrong.
+#: What a task returns: the partition, and its outcome or its error.
 _OUTCOME = "partition long, outcome binary, error binary"
 
 
+class PassOptions(BuildOptions, total=False):
+    """The options of ``strategy="passes"``."""
+
+    weight: Annotated[str | None, Option(None, optional(column), "The column of weights, if the data is weighted.")]
+
+
+class SparkOptions(PassOptions, StreamBlockOptions, total=False):
+    """The options of :func:`build`."""
+
+
+@takes(SparkOptions)
 def build(
     data: SparkData,
     *,
     strategy: str = "passes",
     persist: bool = False,
+    encoding: Coreset | Path | None = None,
     progress: bool | None = None,
-    **settings: Any,
+    **options: Unpack[SparkOptions],
 ) -> Coreset:
     """Build a coreset of a Spark DataFrame: calibrated and certified as on one machine.
+
+    The result depends on the partitioning as it depends on ``block_rows``: the same partitions, seed and settings give
+    the same bytes.
 
     Parameters
     ----------
     data:
-        A DataFrame; or paths of files that all workers see, which they then read, a partition a file: faster,
-        but without Spark's filters and partition columns.
+        A DataFrame; or paths of files that all workers can read. The workers then read them, one partition per file,
+        which is faster but has no filters and partition columns of Spark.
     strategy:
-        ``"passes"``: the exact way, about six passes. ``"tree"``: one, for data that can be read only once; every
-        partition becomes a coreset by a :class:`tithe.Stream` of its own, and these are merged. It takes a
-        stream's settings (``block``, ``encoding``, ``unseen``); without ``encoding``, columns are learnt from the first
-        ``warmup_rows`` (50,000) rows, which are then read twice.
+        ``"passes"`` reads the data about six times, as :func:`tithe.build` does. ``"tree"`` is for data that can be
+        read only once: each partition becomes a coreset by its own :class:`tithe.Stream`, and these are merged.
+        Only ``"tree"`` takes the options of a stream (``block``, ``warmup_rows``, ``unseen``). Without ``encoding``, it
+        learns the columns from the first ``warmup_rows`` (50,000) rows, which are then read twice.
     persist:
-        Keep the columns in use in the cluster's memory from the first pass to the last. Worth it where reading or
-        computing the DataFrame costs more than the passes, and needed where it gives other rows, or the same rows in
-        another order, each time.
+        Keep the used columns in the cluster's memory from the first pass to the last. Worth it if reading or computing
+        the DataFrame takes longer than the passes, and required if it gives other rows, or the same rows in another
+        order, each time.
+    encoding:
+        A coreset whose columns, levels, means and scales to use instead of learning them.
     progress:
-        Show a bar (with tqdm); by default on a terminal and in a notebook.
-    settings:
-        All others as for :func:`tithe.build`: ``label``, ``size``, ``kl``, ``method``, ``weight``, ``features``,
-        ``exclude``, ``text``, ``missing``, ``seed`` and so on. The result depends on the partitioning as it depends on
-        ``block_rows``: the same partitions, seed and settings give the same bytes.
+        Show a progress bar (needs tqdm); by default on a terminal and in a notebook.
+    **options:
+        The keyword arguments of :class:`SparkOptions`.
 
     Notes
     -----
-    Columns of Spark ML's vectors are taken apart: ``v`` of three numbers becomes ``v_0``, ``v_1`` and ``v_2``.
+    Vector columns of Spark ML are split: ``v`` with three numbers becomes ``v_0``, ``v_1`` and ``v_2``.
     """
-    data, settings["exclude"] = _without(data, names_of("exclude", settings.get("exclude")) or [])
+    data, options["exclude"] = _without(data, names_of("exclude", options.get("exclude")) or [])
     if strategy == "tree":
         if persist:
-            raise SettingError('persist: is of no use with strategy="tree", which reads the data once')
-        return _tree(data, progress, **settings)
+            raise SettingError('persist: has no effect with strategy="tree", which reads the data once')
+        return _tree(data, progress, encoding, cast("dict[str, Any]", options))
     if strategy != "passes":
-        raise SettingError(f"strategy: '{strategy}' is neither passes nor tree")
-    encoding = settings.pop("encoding", None)
-    options = build_options(**settings)
-    options["encoding"] = None if encoding is None else coreset_of("encoding", encoding)._native.encoding()
+        raise SettingError(f"strategy: expected passes or tree, found '{strategy}'")
+    settings = checked("build", PassOptions, options)
+    known = None if encoding is None else coreset_of("encoding", encoding)._native.encoding()
     table = _Table(data, persist)
-    names = _native.columns_to_build(table.columns, options)
-    with Watcher(progress) as watcher, table.reader(names, options) as run:
-        return judged(Coreset(_native.build_elsewhere(table.columns, options, run, watcher)), watcher)
+    names = _native.columns_to_build(table.columns, settings)
+    with Watcher(progress) as watcher, table.reader(names, settings) as run:
+        core = _native.build_elsewhere(table.columns, settings | {"encoding": known}, run, watcher)
+        return judged(Coreset(core), watcher)
 
 
 def verify(
@@ -113,19 +144,18 @@ def verify(
     force: bool = False,
     progress: bool | None = None,
 ) -> Verification:
-    """Check a posterior against all the rows of a DataFrame in one pass, and correct it: see :func:`tithe.verify`.
+    """Check a posterior against all rows of a DataFrame in one pass, and correct it: see :func:`tithe.verify`.
 
-    ``label`` need not be named: the posterior knows its columns. If it is, it must be the same.
+    ``label`` is optional, because the posterior contains the names of its columns. If given, it must be the same.
     """
     known = posterior._facts["encoding"]["label"]["column"]
     if label not in (None, known):
         raise SettingError(f"label: the posterior's label is '{known}', not '{label}'")
-    options = reading()
     table = _Table(data, persist=False)
-    names = _native.columns_to_verify(posterior._native, table.columns, options)
-    with Watcher(progress) as watcher, table.reader(names, options) as run:
+    names = _native.columns_to_verify(posterior._native, table.columns, {})
+    with Watcher(progress) as watcher, table.reader(names, {}) as run:
         found = _native.verify_elsewhere(
-            posterior._native, table.columns, options, whole("draws", draws), force, run, watcher
+            posterior._native, table.columns, {}, whole("draws", draws), truth("force", force), run, watcher
         )
     return verification(posterior, *found)
 
@@ -133,23 +163,23 @@ def verify(
 def predict(posterior: Posterior, df: DataFrame, *, interval: float = 0.9, unseen: str = "error") -> DataFrame:
     """Add to each row the probability of the positive class: its mean, sd and interval over all draws.
 
-    The new columns are ``probability``, ``probability_sd``, ``probability_lower`` and ``probability_upper``. Like any
-    DataFrame's, the work is done when somebody asks for the rows.
+    The new columns are ``probability``, ``probability_sd``, ``probability_lower`` and ``probability_upper``. Like every
+    DataFrame, the result is computed when its rows are needed.
     """
     if not 0 < real("interval", interval) < 1:
         raise SettingError(f"interval: must be between 0 and 1, but is {interval}")
     if unseen not in ("error", "reference"):
-        raise SettingError(f"unseen: '{unseen}' is neither error nor reference")
+        raise SettingError(f"unseen: expected error or reference, found '{unseen}'")
     taken = next((name for name in _PREDICTED if name in df.columns), None)
     if taken is not None:
-        raise ColumnError(f"column '{taken}': is there already, and predict adds one of that name; rename it")
+        raise ColumnError(f"column '{taken}': already exists, and predict adds a column of that name; rename it")
     there = dict(_columns(df))
     features = [feature["column"] for feature in posterior._facts["encoding"]["features"]]
     missing = next((name for name in features if name not in there), None)
     if missing is not None:
-        raise ColumnError(f"column '{missing}': the posterior has it as a feature, and the DataFrame has not")
+        raise ColumnError(f"column '{missing}': is a feature of the posterior, but the DataFrame does not have it")
     inputs = F.struct(*[there[name].alias(f"c{i}") for i, name in enumerate(features)]).alias("inputs")
-    # A list of its own: adding to it must not change the DataFrame's.
+    # A copy of the list: adding to it must not change the schema of the DataFrame.
     schema = StructType(list(df.schema.fields))
     for name in _PREDICTED:
         schema = schema.add(name, "double")
@@ -158,10 +188,11 @@ def predict(posterior: Posterior, df: DataFrame, *, interval: float = 0.9, unsee
 
 
 def into(stream: Stream) -> Callable[[DataFrame, int], None]:
-    """Give what takes the batches of Structured Streaming into a stream: ``foreachBatch(tithe.spark.into(stream))``.
+    """Return a function that adds the batches of Structured Streaming to a stream.
 
-    Spark may give a batch again after a failure. A stream with a state on disk takes it only once: what was in before
-    each batch is noted beside the state (``spark-batch.json``).
+    Use it as ``foreachBatch(tithe.spark.into(stream))``. Spark may deliver a batch again after a failure. A stream with
+    a state on disk adds it only once: the number of rows before each batch is saved with the state
+    (``spark-batch.json``).
     """
     note = None if stream.state is None else pathlib.Path(stream.state) / "spark-batch.json"
 
@@ -175,8 +206,9 @@ def into(stream: Stream) -> Callable[[DataFrame, int], None]:
                 known = json.loads(note.read_text())
             if known["query"] != query:
                 raise StateError(
-                    f"the state in '{stream.state}' took batches of another query, whose numbers mean nothing here: go "
-                    f"on with that query's checkpoint, or remove '{note}' if none of these rows are in yet"
+                    f"the state in '{stream.state}' contains batches of another query, whose numbers do not apply "
+                    f"here: resume that query from its checkpoint, or remove '{note}' if none of these rows were "
+                    "added"
                 )
             is_in = stream.rows > known["rows_before"]
             if number < known["batch"] or (number == known["batch"] and is_in):
@@ -191,29 +223,21 @@ def into(stream: Stream) -> Callable[[DataFrame, int], None]:
     return take
 
 
-def _tree(
-    data: Any,
-    progress: bool | None,
-    *,
-    encoding: Coreset | Path | None = None,
-    warmup_rows: int = 50_000,
-    seed: int = 0,
-    **settings: Any,
-) -> Coreset:
-    """Make a coreset of every partition where it lies, and merge them: the paper's parallel setting."""
-    seed = whole("seed", seed)
-    # A partition has one core to itself.
+def _tree(data: Any, progress: bool | None, encoding: Coreset | Path | None, settings: dict[str, Any]) -> Coreset:
+    """Build a coreset of each partition on its worker, and merge them: the paper's parallel setting."""
+    seed, warmup_rows = whole("seed", settings.pop("seed", 0)), settings.pop("warmup_rows", 50_000)
+    # Each partition uses one core.
     settings.pop("threads", None)
     if not hasattr(data, "mapInArrow"):
-        raise SettingError('strategy: "tree" goes with a DataFrame')
+        raise SettingError('strategy: "tree" needs a DataFrame')
     frame = _flat(data)
-    # What a stream makes of the first rows tells which columns there are, and refuses what cannot be used.
+    # A stream of the first rows learns the columns, and reports columns that cannot be used.
     with Stream(encoding=encoding, seed=seed, progress=progress, **settings) as first:
         first.add(frame.limit(whole("warmup_rows", warmup_rows, least=1)).toArrow())
         if first.rows == 0:
             raise NoRowsError("the data has no rows")
         known = first.snapshot()
-    chosen = {name: settings[name] for name in _MERGED if name in settings}
+    chosen = {name: value for name, value in settings.items() if name in options_of(MergeOptions)}
     names = [feature["column"] for feature in known._facts["encoding"]["features"]]
     names += [known._facts["encoding"]["label"]["column"], settings.get("weight")]
     frame = frame.select([F.col(_quoted(name)) for name in names if name is not None])
@@ -222,24 +246,8 @@ def _tree(
     return merge([core for _, core in cores if core is not None], seed=seed, progress=progress, **chosen)
 
 
-#: Settings of a stream that merging has, too.
-_MERGED = (
-    "size",
-    "epsilon",
-    "delta",
-    "method",
-    "clusters",
-    "radius",
-    "theta_star",
-    "centers",
-    "collapse",
-    "constant",
-    "prior_scale",
-)
-
-
 class _Table:
-    """Data on a cluster: its columns for the driver, and what reads its partitions."""
+    """Data on a cluster: its columns for the driver, and a reader of its partitions."""
 
     def __init__(self, data: Any, persist: bool) -> None:
         self._persist = persist
@@ -253,18 +261,18 @@ class _Table:
         else:
             raise InputTypeError(
                 f"an object of type {type(data).__module__}.{type(data).__qualname__} is not on a cluster: give a "
-                "Spark DataFrame or paths of files; tithe.build takes the data frames and arrays of one machine"
+                "Spark DataFrame or paths of files; use tithe.build for data frames and arrays on one machine"
             )
 
     def reader(self, names: Sequence[str], options: dict[str, Any]) -> _Reader:
-        """Give what has tasks done on the partitions, with these columns."""
+        """Return a reader that runs tasks on the partitions, with these columns."""
         if self._frame is None:
             return _FileReader(self.columns.files(), options)
         return _FrameReader(self._frame.select([F.col(_quoted(name)) for name in names]), self._persist)
 
 
 class _Reader:
-    """Has tasks done on all partitions; a context, so that nothing is left running or in memory."""
+    """Runs tasks on all partitions; a context manager, so that no job and no cached data remains."""
 
     def __init__(self, session: SparkSession, partitions: int, join: Join = _native.joined) -> None:
         self._join = join
@@ -286,7 +294,7 @@ class _Reader:
         raise NotImplementedError
 
     def __call__(self, name: str, task: bytes) -> list[bytes]:
-        """Have a task done on every partition and give back the outcomes, joined where they are many."""
+        """Run a task on every partition and return the outcomes, joined in groups if there are many."""
         if self._context is not None:
             self._context.setJobGroup(self._group, f"tithe: {name}", interruptOnCancel=True)
         frame, count = self._outcomes(task), self._partitions
@@ -305,21 +313,23 @@ class _Reader:
             raise
         errors = [error for error in rows["error"].to_pylist() if error is not None]
         if errors:
-            # That of the first partition, whoever was the first to find one.
+            # The error of the first partition, so that the message does not depend on timing.
             raise min((pickle.loads(error) for error in errors), key=lambda numbered: numbered[0])[1]
         outcomes: list[bytes] = rows["outcome"].to_pylist()
         return outcomes
 
 
 class _FrameReader(_Reader):
-    """A DataFrame's partitions, streamed to Python by Spark."""
+    """The partitions of a DataFrame, streamed to Python by Spark."""
 
     def __init__(self, frame: DataFrame, persist: bool, join: Join = _native.joined) -> None:
         if ".connect." in type(frame).__module__:
-            raise ClusterError("this is a DataFrame of Spark Connect, which cannot say how it is partitioned")
+            raise ClusterError(
+                "this is a Spark Connect DataFrame, whose partitions are not known: use a classic Spark session"
+            )
         self._names = frame.columns
         self._frame, self._persist = _numbered(frame), persist
-        # Planning may compute the DataFrame's shuffles: they are kept, too.
+        # Counting the partitions may compute shuffles of the DataFrame, so persist it first.
         if persist:
             self._frame.persist()
         super().__init__(frame.sparkSession, self._frame.rdd.getNumPartitions(), join)
@@ -334,7 +344,7 @@ class _FrameReader(_Reader):
 
 
 class _FileReader(_Reader):
-    """Files, each read by a worker itself: a partition a file."""
+    """Files that the workers read themselves, one partition per file."""
 
     def __init__(self, files: Sequence[str], options: dict[str, Any]) -> None:
         session = SparkSession.getActiveSession()
@@ -342,8 +352,8 @@ class _FileReader(_Reader):
             raise SettingError("data: paths need a Spark session; start one first")
         super().__init__(session, len(files))
         self._files, self._options = files, options
-        # Some files a task: what a task costs beside its work is then little, and a core that is done early finds more.
-        tasks = min(len(files), _TASKS_A_CORE * session.sparkContext.defaultParallelism)
+        # Several files per task keep the overhead small; several tasks per core balance the load.
+        tasks = min(len(files), _TASKS_PER_CORE * session.sparkContext.defaultParallelism)
         self._numbers = session.range(0, len(files), 1, tasks)
 
     def _outcomes(self, task: bytes) -> DataFrame:
@@ -351,7 +361,7 @@ class _FileReader(_Reader):
 
 
 class _TreeReader(_FrameReader):
-    """A DataFrame's partitions, each made a coreset of where it lies."""
+    """The partitions of a DataFrame, each turned into a coreset on its worker."""
 
     def __init__(self, frame: DataFrame, settings: dict[str, Any], known: Coreset, chosen: dict[str, Any]) -> None:
         super().__init__(frame, persist=False, join=partial(_merge, chosen))
@@ -361,11 +371,11 @@ class _TreeReader(_FrameReader):
         return self._frame.mapInArrow(self._work, _OUTCOME)
 
 
-# What runs on the workers.
+# The functions that run on the workers.
 
 
 def _outcome(partition: int, work: Callable[[], bytes]) -> pa.RecordBatch:
-    """Do a task; what goes wrong with the data goes back to the driver, since trying again would not help."""
+    """Run a task; an error in the data is returned to the driver, because a retry would not help."""
     outcome, error = None, None
     try:
         outcome = work()
@@ -380,7 +390,7 @@ def _row(partition: int, outcome: bytes | None, error: bytes | None) -> pa.Recor
 
 
 class _Upstream:
-    """Batches on their way to the native code, by their columns' names; it has other words for an error of theirs."""
+    """Batches for the native code, with their column names; keeps the exception that their producer raised."""
 
     def __init__(self, names: Sequence[str], batches: Batches) -> None:
         self._names, self._batches = list(names), batches
@@ -417,10 +427,10 @@ def _do_on_batches(task: bytes, names: Sequence[str], batches: Batches) -> Batch
 
 
 def _stream_of_batches(settings: dict[str, Any], known: Coreset, names: Sequence[str], batches: Batches) -> Batches:
-    """Make a coreset of a partition, with the columns that are known."""
+    """Build a coreset of a partition, with the known encoding."""
     context = TaskContext.get()
     partition = 0 if context is None else context.partitionId()
-    # Every partition has a seed of its own.
+    # Each partition has its own seed.
     own = settings | {"seed": (settings["seed"] + partition * 0x9E3779B97F4A7C15) % 2**64}
 
     def work() -> bytes:
@@ -472,15 +482,15 @@ def _predict(posterior: Posterior, interval: float, unseen: str, features: Seque
         inputs = pa.Table.from_batches([inputs]).rename_columns(list(features))
         found = posterior._predict(inputs, interval, unseen, threads=1, progress=False)
         columns = [*batch.columns[:-1], *[pa.array(column) for column in found]]
-        # Spark goes by the columns' places.
+        # Spark matches columns by position.
         yield pa.RecordBatch.from_arrays(columns, [*batch.schema.names[:-1], *_PREDICTED])
 
 
-# Columns as Spark has them.
+# The columns of a DataFrame.
 
 
 def _numbered(df: DataFrame) -> DataFrame:
-    """Give the same columns by other names: ``mapInArrow`` cannot do with dots in them."""
+    """Rename the columns, because ``mapInArrow`` does not support dots in names."""
     return df.toDF(*[f"c{i}" for i in range(len(df.columns))])
 
 
@@ -506,7 +516,7 @@ _ARROW_TYPES = {
 
 
 def _arrow_schema(df: DataFrame) -> pa.Schema:
-    """Give the columns as the workers will see them; what is nested is only named."""
+    """The Arrow schema that the workers will see; the contents of nested columns are left out."""
     fields = []
     for field in df.schema.fields:
         kind = field.dataType
@@ -518,7 +528,7 @@ def _arrow_schema(df: DataFrame) -> pa.Schema:
 
 
 def _without(data: Any, exclude: list[str]) -> tuple[Any, list[str]]:
-    """Leave out columns of a DataFrame before anything else is done; names that it does not have are still named."""
+    """Drop excluded columns of a DataFrame first; returns the names that it does not have, to be reported later."""
     if not hasattr(data, "mapInArrow"):
         return data, exclude
     kept = [F.col(_quoted(name)) for name in data.columns if name not in exclude]
@@ -530,7 +540,7 @@ def _quoted(name: str) -> str:
 
 
 def _columns(df: DataFrame) -> Iterator[tuple[str, Column]]:
-    """Give all columns by name, Spark ML's vectors taken apart."""
+    """All columns by name, with Spark ML vectors split into their elements."""
     for field in df.schema.fields:
         column = F.col(_quoted(field.name))
         if not _is_vector(field):
@@ -541,7 +551,7 @@ def _columns(df: DataFrame) -> Iterator[tuple[str, Column]]:
         size = _vector_size(df, field)
         values = F.when(column.isNotNull(), vector_to_array(column))
         for i in range(size):
-            # A vector of another length has no values that could be used.
+            # A vector of another length counts as missing.
             yield f"{field.name}_{i}", F.when(F.size(values) == size, values[i])
 
 
@@ -550,18 +560,18 @@ def _is_vector(field: StructField) -> bool:
 
 
 def _vector_size(df: DataFrame, field: StructField) -> int:
-    """Tell the length of a column of vectors: from its metadata, or its first row."""
+    """The length of the vectors in a column, from its metadata or its first row."""
     known = (field.metadata or {}).get("ml_attr", {}).get("num_attrs")
     if known is not None:
         return int(known)
     first = df.select(_quoted(field.name)).where(F.col(_quoted(field.name)).isNotNull()).first()
     if first is None:
-        raise NoRowsError(f"column '{field.name}' has no vector by which to tell their length")
+        raise NoRowsError(f"column '{field.name}': contains no vector, so the length of its vectors is unknown")
     return int(first[0].size)
 
 
 def _flat(df: DataFrame) -> DataFrame:
-    """Give the DataFrame with vectors taken apart."""
+    """The DataFrame with vectors split into their elements."""
     if not any(_is_vector(field) for field in df.schema.fields):
         return df
     return df.select([column.alias(name) for name, column in _columns(df)])

@@ -195,25 +195,14 @@ pub struct ChoiceArgs {
     #[arg(long, value_name = "EPSILON", allow_negative_numbers = true)]
     pub epsilon: Option<f64>,
 
-    /// With --epsilon: probability that the guarantee fails.
-    #[arg(
-        long,
-        value_name = "DELTA",
-        allow_negative_numbers = true,
-        default_value_t = 0.05,
-        requires = "epsilon"
-    )]
-    pub delta: f64,
+    /// With --epsilon: probability that the guarantee fails [default: 0.05].
+    #[arg(long, value_name = "DELTA", allow_negative_numbers = true, requires = "epsilon")]
+    pub delta: Option<f64>,
 
-    /// With --epsilon: constant c in the size rule M = c m/ε² ((D+1) ln m + ln 1/δ), where m is the mean sensitivity.
-    #[arg(
-        long,
-        value_name = "C",
-        allow_negative_numbers = true,
-        default_value_t = 4.0,
-        requires = "epsilon"
-    )]
-    pub constant: f64,
+    /// With --epsilon: constant c in the size rule M = c m/ε² ((D+1) ln m + ln 1/δ), where m is the mean sensitivity
+    /// [default: 4].
+    #[arg(long, value_name = "C", allow_negative_numbers = true, requires = "epsilon")]
+    pub constant: Option<f64>,
 
     /// How rows are selected and weighted [default: calibrated; with --epsilon, sensitivity].
     #[arg(long, value_enum)]
@@ -225,7 +214,7 @@ pub struct ChoiceArgs {
 
     /// Radius of the parameter ball: a number, or auto:A for A divided by the square root of the k-means score
     /// [default: auto:3].
-    #[arg(long, value_name = "R", allow_negative_numbers = true, value_parser = parse_radius)]
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
     pub radius: Option<Radius>,
 
     /// Centre of the parameter ball: a file with `coefficient,value` lines or a JSON object, in the units of the data
@@ -339,15 +328,6 @@ pub enum MissingArg {
     Drop,
 }
 
-fn parse_radius(word: &str) -> Result<Radius, String> {
-    let number = |text: &str| text.parse::<f64>().map_err(|_| format!("'{text}' is not a number"));
-    match word.strip_prefix("auto:") {
-        Some(a) => number(a).map(Radius::Auto),
-        None if word == "auto" => Ok(Radius::Auto(3.0)),
-        None => number(word).map(Radius::Fixed),
-    }
-}
-
 /// `4GiB`, `512MB`, `1.5G`, or plain bytes.
 fn parse_bytes(word: &str) -> Result<u64, String> {
     let split = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
@@ -379,13 +359,10 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_radii_are_parsed() {
+    fn sizes_are_parsed() {
         assert_eq!(parse_bytes("4GiB"), Ok(4 << 30));
         assert_eq!(parse_bytes("1.5k"), Ok(1536));
         assert_eq!(parse_bytes("12"), Ok(12));
         assert!(parse_bytes("4 apples").is_err());
-        assert_eq!(parse_radius("2.5"), Ok(Radius::Fixed(2.5)));
-        assert_eq!(parse_radius("auto:3"), Ok(Radius::Auto(3.0)));
-        assert!(parse_radius("auto:x").is_err());
     }
 }

@@ -4,21 +4,18 @@ use std::path::{Path, PathBuf};
 
 use tithe::base::error::{Error, ErrorKind, Result};
 use tithe::base::machine::physical_memory;
-use tithe::base::rng::Seed;
 use tithe::coreset::Method;
 use tithe::coreset::build::BuildSettings;
 use tithe::coreset::file::read_coreset;
-use tithe::coreset::selection::Size;
 use tithe::coreset::sensitivity::CenterRule;
 use tithe::data::sink::find_story;
 use tithe::data::source::{OpenOptions, Source, UniqueKeys, find_inputs, open};
-use tithe::data::table::{Roles, Table};
+use tithe::data::table::Table;
 use tithe::encoding::full_data::open_as;
-use tithe::encoding::survey::EncodingSettings;
 use tithe::encoding::{Encoding, Unseen};
 use tithe::engine::{EngineSettings, Missing};
-use tithe::mcmc::Settings;
 use tithe::model::PriorChoice;
+use tithe::options::{BuildOptions, ColumnOptions, FitOptions, ReadOptions, StreamOptions};
 use tithe::results::fit::FitSettings;
 use tithe::stream::StreamSettings;
 
@@ -28,7 +25,7 @@ use crate::args::{
 };
 
 /// Column names from a list that was split at every comma: rejoins the parts of names in double quotes.
-pub fn names(parts: &[String]) -> Vec<String> {
+fn names(parts: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let mut is_open = false;
     for part in parts {
@@ -45,21 +42,20 @@ pub fn names(parts: &[String]) -> Vec<String> {
 
 /// How files are read.
 pub fn open_options(args: &ReadingArgs, memory: u64) -> OpenOptions {
-    OpenOptions {
+    let options = ReadOptions {
         format: args.format,
-        header: !args.no_header,
-        zero_based: args.zero_based.then_some(true),
+        header: Some(!args.no_header),
+        zero_based: args.zero_based,
         text: names(&args.text),
-        // Half of the memory is for the bytes of standard input, half for its decoded rows.
-        memory: memory / 2,
-        ..OpenOptions::default()
-    }
+    };
+    // Half of the memory is for the bytes of standard input, half for its decoded rows.
+    options.open_options(memory / 2)
 }
 
 /// Opens the data; rejects an `output` that is one of its files.
 pub fn open_data(
     args: &DataArgs,
-    columns: &ColumnArgs,
+    columns: &ColumnOptions,
     memory: u64,
     output: Option<&Path>,
 ) -> Result<Box<dyn Source>> {
@@ -127,44 +123,23 @@ pub fn refuse_coresets(table: &Table) -> Result<()> {
     Ok(())
 }
 
-/// The roles of the columns.
-pub fn roles(args: &ColumnArgs, source: &dyn Source) -> Result<Roles> {
-    let label = match &args.label {
-        Some(label) => label.clone(),
-        None if source.is_sparse() => "label".to_string(),
-        None => {
-            let names: Vec<&str> = source.fields().iter().take(20).map(|field| field.name.as_str()).collect();
-            let what =
-                format!("required: name the column with the two classes (columns: {})", names.join(", "));
-            return Err(Error::setting("--label", what));
-        }
-    };
-    Ok(Roles {
-        label,
+/// Which columns are used, and how they enter the model; `encoding` is a coreset whose encoding to use.
+pub fn columns(args: &ColumnArgs, encoding: Option<&Path>) -> Result<ColumnOptions> {
+    Ok(ColumnOptions {
+        label: args.label.clone(),
         weight: args.weight.clone(),
         features: args.features.as_deref().map(names),
         exclude: names(&args.exclude),
-    })
-}
-
-/// How columns are encoded.
-pub fn encoding(args: &ColumnArgs) -> EncodingSettings {
-    EncodingSettings {
-        intercept: !args.no_intercept,
-        standardize: !args.no_standardize,
         positive: args.positive.clone(),
-        max_levels: args.max_levels,
-        known: None,
-        unseen: Unseen::Error,
-    }
-}
-
-/// How to treat rows with unusable values.
-pub fn missing(args: &ColumnArgs) -> Missing {
-    match args.missing {
-        MissingArg::Error => Missing::Error,
-        MissingArg::Drop => Missing::Drop,
-    }
+        intercept: Some(!args.no_intercept),
+        standardize: Some(!args.no_standardize),
+        max_levels: Some(args.max_levels),
+        missing: Some(match args.missing {
+            MissingArg::Error => Missing::Error,
+            MissingArg::Drop => Missing::Drop,
+        }),
+        known: encoding.map(read_coreset).transpose()?.map(|coreset| coreset.encoding),
+    })
 }
 
 /// Memory for decoded rows: as given, or half of the machine's.
@@ -178,41 +153,23 @@ pub fn engine(args: &EngineArgs, missing: Missing) -> EngineSettings {
 }
 
 /// Settings of a build.
-pub fn build(args: &BuildArgs) -> Result<BuildSettings> {
-    let mut settings = choice(&args.choice, encoding(&args.columns))?;
-    if let Some(target) = args.kl {
-        settings.size = Size::Kl { target };
-    }
-    if let Some(path) = &args.encoding {
-        settings.encoding.known = Some(known_encoding(path, &args.columns)?);
-    }
-    settings.check()?;
-    Ok(settings)
+pub fn build(args: &BuildArgs, columns: &ColumnOptions) -> Result<BuildSettings> {
+    BuildOptions { kl: args.kl, ..choice(&args.choice)? }.settings(columns)
 }
 
-/// The encoding of a coreset, for other rows with the same columns.
-fn known_encoding(path: &Path, columns: &ColumnArgs) -> Result<Encoding> {
-    let mut known = read_coreset(path)?.encoding;
-    encoding(columns).check_against(
-        &known,
-        columns.label.as_deref(),
-        columns.features.as_deref().map(names).as_deref(),
-        &names(&columns.exclude),
-    )?;
-    // These rows may have weights even if the rows of that coreset had none.
-    known.weight = columns.weight.clone().or(known.weight);
-    Ok(known)
+/// Settings of a merge.
+pub fn merge(args: &ChoiceArgs) -> Result<BuildSettings> {
+    choice(args)?.settings(&ColumnOptions::default())
 }
 
 /// Settings of a stream.
-pub fn stream(args: &StreamArgs) -> Result<StreamSettings> {
-    let mut settings = choice(&args.choice, encoding(&args.columns))?;
-    if let Some(path) = &args.encoding {
-        settings.encoding.known = Some(known_encoding(path, &args.columns)?);
-    }
-    settings.encoding.unseen = unseen(args.unseen);
-    let warmup_rows = args.warmup_rows.unwrap_or(args.block);
-    Ok(StreamSettings { build: settings, missing: missing(&args.columns), block: args.block, warmup_rows })
+pub fn stream(args: &StreamArgs, columns: &ColumnOptions) -> Result<StreamSettings> {
+    let options = StreamOptions {
+        block: Some(args.block),
+        warmup_rows: args.warmup_rows,
+        unseen: Some(unseen(args.unseen)),
+    };
+    options.settings(&choice(&args.choice)?, columns)
 }
 
 /// How to treat unseen levels.
@@ -224,63 +181,29 @@ pub fn unseen(arg: UnseenArg) -> Unseen {
 }
 
 /// How many rows to select, and how.
-pub fn choice(args: &ChoiceArgs, encoding: EncodingSettings) -> Result<BuildSettings> {
-    let size = match args.epsilon {
-        Some(epsilon) => Size::Guarantee { epsilon, delta: args.delta, constant: args.constant },
-        None => Size::Rows(args.size.unwrap_or(1000)),
-    };
-    let method = match args.method {
-        None if args.epsilon.is_some() => Method::Sensitivity,
-        None | Some(MethodArg::Calibrated) => Method::Calibrated,
-        Some(MethodArg::Sensitivity) => Method::Sensitivity,
-        Some(MethodArg::Uniform) => Method::Uniform,
-    };
-    refuse_unused_flags(args, method)?;
-    let default = BuildSettings::default();
-    let settings = BuildSettings {
-        method,
-        size,
-        clusters: args.clusters.unwrap_or(default.clusters),
-        radius: args.radius.unwrap_or(default.radius),
-        theta_star: args.theta_star.as_deref().map(coefficients).transpose()?.unwrap_or_default(),
-        centers: match args.centers {
-            None => default.centers,
-            Some(CentersArg::Exact) => CenterRule::Exact,
-            Some(CentersArg::Quick) => CenterRule::Quick,
-        },
-        collapse: !args.no_collapse,
-        seed: Seed(args.seed),
-        encoding,
-        prior_scale: args.prior_scale.unwrap_or(default.prior_scale),
-    };
-    settings.check()?;
-    Ok(settings)
-}
-
-/// Rejects flags that the method ignores.
-fn refuse_unused_flags(args: &ChoiceArgs, method: Method) -> Result<()> {
-    let bounds = [
-        ("--clusters", args.clusters.is_some()),
-        ("--radius", args.radius.is_some()),
-        ("--theta-star", args.theta_star.is_some()),
-        ("--centers", args.centers.is_some()),
-    ];
-    let unused = match method {
-        Method::Calibrated => None,
-        _ if args.prior_scale.is_some() => Some(("--prior-scale", "calibrated")),
-        Method::Sensitivity => None,
-        Method::Uniform => bounds
-            .into_iter()
-            .find(|(_, given)| *given)
-            .map(|(flag, _)| (flag, "calibrated or --method sensitivity")),
-    };
-    match unused {
-        Some((flag, methods)) => Err(Error::setting(
-            flag,
-            format!("has no effect with this method; remove it, or use --method {methods}"),
-        )),
-        None => Ok(()),
-    }
+fn choice(args: &ChoiceArgs) -> Result<BuildOptions> {
+    Ok(BuildOptions {
+        size: args.size,
+        kl: None,
+        epsilon: args.epsilon,
+        delta: args.delta,
+        constant: args.constant,
+        method: args.method.map(|method| match method {
+            MethodArg::Calibrated => Method::Calibrated,
+            MethodArg::Sensitivity => Method::Sensitivity,
+            MethodArg::Uniform => Method::Uniform,
+        }),
+        clusters: args.clusters,
+        radius: args.radius,
+        theta_star: args.theta_star.as_deref().map(coefficients).transpose()?,
+        centers: args.centers.map(|centers| match centers {
+            CentersArg::Exact => CenterRule::Exact,
+            CentersArg::Quick => CenterRule::Quick,
+        }),
+        collapse: Some(!args.no_collapse),
+        prior_scale: args.prior_scale,
+        seed: args.seed,
+    })
 }
 
 /// The prior of each coefficient.
@@ -290,15 +213,16 @@ pub fn priors(args: &PriorArgs) -> PriorChoice {
 
 /// Settings of a fit.
 pub fn fit(args: &FitArgs) -> Result<FitSettings> {
-    let draws =
-        Settings { chains: args.chains, draws: args.draws, warmup: args.warmup, seed: Seed(args.seed) };
-    draws.check()?;
-    Ok(FitSettings {
-        sampler: args.sampler,
+    let options = FitOptions {
+        sampler: Some(args.sampler),
         priors: priors(&args.priors),
-        draws,
+        chains: Some(args.chains),
+        draws: Some(args.draws),
+        warmup: Some(args.warmup),
+        seed: args.seed,
         threads: args.engine.threads,
-    })
+    };
+    options.settings()
 }
 
 /// Coefficients by name from a file: a JSON object, or lines of `coefficient,value` (a first line

@@ -476,15 +476,15 @@ fn wrong_settings() {
         ),
         (
             "--method uniform --radius 2",
-            "--radius: has no effect with this method; remove it, or use --method calibrated or --method sensitivity",
+            "--radius: has no effect with this method; remove it, or use the method calibrated or sensitivity",
         ),
         (
             "--method uniform --clusters 6",
-            "--clusters: has no effect with this method; remove it, or use --method calibrated or --method sensitivity",
+            "--clusters: has no effect with this method; remove it, or use the method calibrated or sensitivity",
         ),
         (
             "--method sensitivity --prior-scale 1",
-            "--prior-scale: has no effect with this method; remove it, or use --method calibrated",
+            "--prior-scale: has no effect with this method; remove it, or use the method calibrated",
         ),
     ] {
         scratch.refuses(&format!("{LABEL} {line}"), 2, &format!("error: {message}\n"));
@@ -495,8 +495,14 @@ fn wrong_settings() {
 fn invalid_flag_values() {
     let scratch = Scratch::with_csv("x,y\n1,0\n2,1\n");
     for (line, message) in [
-        ("--radius wide", "invalid value 'wide' for '--radius <R>': 'wide' is not a number"),
-        ("--radius auto:x", "invalid value 'auto:x' for '--radius <R>': 'x' is not a number"),
+        (
+            "--radius wide",
+            "invalid value 'wide' for '--radius <R>': --radius: expected a number, auto or auto:A",
+        ),
+        (
+            "--radius auto:x",
+            "invalid value 'auto:x' for '--radius <R>': --radius: expected a number, auto or auto:A",
+        ),
         (
             "--memory lots",
             "invalid value 'lots' for '--memory <SIZE>': unknown unit 'lots'; use for example 4GiB, 512MB or a number of bytes",

@@ -52,6 +52,7 @@ pub mod engine;
 pub mod mcmc;
 pub mod mode;
 pub mod model;
+pub mod options;
 pub mod reservoir;
 pub mod results;
 pub mod stream;

@@ -18,14 +18,15 @@ pub fn run(args: &BuildArgs) -> Result<()> {
     let other_inputs: Vec<_> =
         [&args.choice.theta_star, &args.encoding].into_iter().flatten().cloned().collect();
     plan::refuse_overwriting(&other_inputs, &args.output)?;
-    let settings = plan::build(args)?;
-    let missing = plan::missing(&args.columns);
+    let columns = plan::columns(&args.columns, args.encoding.as_deref())?;
+    let settings = plan::build(args, &columns)?;
+    let missing = columns.missing();
     let memory = plan::memory(&args.engine);
     let table = match &settings.encoding.known {
         Some(known) => plan::open_full_data(&args.data, known, memory, Some(&args.output), [])?,
         None => {
-            let source = plan::open_data(&args.data, &args.columns, memory, Some(&args.output))?;
-            let roles = plan::roles(&args.columns, &*source)?;
+            let source = plan::open_data(&args.data, &columns, memory, Some(&args.output))?;
+            let roles = columns.roles(&*source)?;
             Table::new(source, &roles)?
         }
     };

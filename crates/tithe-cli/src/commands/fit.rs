@@ -132,10 +132,11 @@ fn refuse_column_flags(args: &FitArgs) -> Result<()> {
 
 /// Fits all rows of the data.
 fn fit_all(args: &FitArgs, settings: &tithe::results::fit::FitSettings, watcher: &Watcher) -> Result<Fit> {
-    let missing = plan::missing(&args.columns);
+    let columns = plan::columns(&args.columns, None)?;
+    let missing = columns.missing();
     let memory = plan::memory(&args.engine);
-    let source = plan::open_data(&args.data, &args.columns, memory, args.output.as_deref())?;
-    if args.columns.label.is_none() && !source.is_sparse() {
+    let source = plan::open_data(&args.data, &columns, memory, args.output.as_deref())?;
+    if columns.label.is_none() && !source.is_sparse() {
         let names: Vec<&str> = source.fields().iter().take(20).map(|field| field.name.as_str()).collect();
         let what = format!(
             "{}; to fit the data itself, name the column with the two classes (columns: {})",
@@ -147,7 +148,7 @@ fn fit_all(args: &FitArgs, settings: &tithe::results::fit::FitSettings, watcher:
         );
         return Err(Error::setting("--label", what));
     }
-    let roles = plan::roles(&args.columns, &*source)?;
+    let roles = columns.roles(&*source)?;
     let mut engine = plan::engine(&args.engine, missing);
     // Half of the memory is for the encoded points, half for the decoded rows.
     let points = memory / 2;
@@ -155,7 +156,7 @@ fn fit_all(args: &FitArgs, settings: &tithe::results::fit::FitSettings, watcher:
         engine.memory = memory - points;
     }
     let engine = LocalEngine::new(Table::new(source, &roles)?, &engine, watcher)?;
-    fit_data(&engine, &plan::encoding(&args.columns), settings, points)
+    fit_data(&engine, &columns.encoding()?, settings, points)
 }
 
 /// The files to write: one, or one per chain.

@@ -5,7 +5,6 @@ use tithe::base::error::Result;
 use tithe::coreset::Coreset;
 use tithe::coreset::file::{read_coreset, write_coreset};
 use tithe::coreset::merge::merge;
-use tithe::encoding::survey::EncodingSettings;
 
 use crate::args::MergeArgs;
 use crate::commands::{certificate, create_parquet};
@@ -14,7 +13,7 @@ use crate::show::{self, Watcher, counted, represented};
 
 /// Merges coresets and writes the result.
 pub fn run(args: &MergeArgs) -> Result<()> {
-    let settings = plan::choice(&args.choice, EncodingSettings::default())?;
+    let settings = plan::merge(&args.choice)?;
     plan::refuse_overwriting(&args.coresets, &args.output)?;
     let parts = args
         .coresets

@@ -14,6 +14,8 @@ use tithe::coreset::Coreset;
 use tithe::coreset::file::write_coreset;
 use tithe::data::source::live::{Growing, open_live};
 use tithe::data::source::{OpenOptions, Source, open};
+use tithe::data::table::Roles;
+use tithe::options::ColumnOptions;
 use tithe::stream::feed::{End, Fed, feed};
 use tithe::stream::{Progress, Stream, repair, snapshot};
 
@@ -45,14 +47,16 @@ pub fn run(args: &StreamArgs) -> Result<()> {
         print_snapshot(args, &coreset);
         return Ok(());
     }
-    let settings = plan::stream(args)?;
+    let columns = plan::columns(&args.columns, args.encoding.as_deref())?;
+    let settings = plan::stream(args, &columns)?;
     let mut stream = Stream::open(&args.state, &settings, args.threads)?;
     if args.replay {
         stream.replay();
     }
     let start = Instant::now();
     let before = stream.progress();
-    let mut feeder = Feeder { args, options: options(args), stream: &mut stream, watcher: &watcher };
+    let mut feeder =
+        Feeder { args, columns: &columns, options: options(args), stream: &mut stream, watcher: &watcher };
     let end = match (&args.watch, &args.follow) {
         (Some(folder), _) => feeder.watch(folder),
         (None, Some(file)) => feeder.follow(file),
@@ -111,6 +115,7 @@ fn options(args: &StreamArgs) -> OpenOptions {
 /// Reads one source after the other into a stream.
 struct Feeder<'a> {
     args: &'a StreamArgs,
+    columns: &'a ColumnOptions,
     options: OpenOptions,
     stream: &'a mut Stream,
     watcher: &'a Watcher,
@@ -192,22 +197,22 @@ impl Feeder<'_> {
     /// Reads a source, except for its first `skipped` rows.
     fn read(&mut self, source: &dyn Source, mut skipped: u64) -> Result<End> {
         let wanted = match self.stream.roles() {
-            Some(known) => match &self.args.columns.label {
+            Some(known) => match &self.columns.label {
                 Some(label) if *label != known.label => {
                     let what = format!("'{label}' differs from the stream's label '{}'", known.label);
                     return Err(Error::setting("--label", what));
                 }
-                _ => tithe::data::table::Roles {
+                _ => Roles {
                     label: known.label,
-                    weight: self.args.columns.weight.clone(),
-                    features: self.args.columns.features.as_deref().map(plan::names),
-                    exclude: plan::names(&self.args.columns.exclude),
+                    weight: self.columns.weight.clone(),
+                    features: self.columns.features.clone(),
+                    exclude: self.columns.exclude.clone(),
                 },
             },
-            None if self.args.encoding.is_some() && self.args.columns.label.is_none() => {
-                tithe::data::table::Roles { weight: self.args.columns.weight.clone(), ..Default::default() }
+            None if self.columns.known.is_some() && self.columns.label.is_none() => {
+                Roles { weight: self.columns.weight.clone(), ..Roles::default() }
             }
-            None => plan::roles(&self.args.columns, source)?,
+            None => self.columns.roles(source)?,
         };
         let columns = self.stream.take_columns(source, &wanted)?;
         let threads =

@@ -755,12 +755,23 @@ fn compare(name: &str, recorded: &Value, given: &Value, found: &mut Vec<String>)
         }
         (a, b) if a == b => {}
         _ if name == "unseen" => {}
+        // The weight column is recorded with the roles of the columns.
+        (a, b) if name == "known" && without_weight(a) == without_weight(b) => {}
         _ if name == "known" => found.push("the encoding is another".to_string()),
         (a, b) => {
             let (before, now) = (in_words(a), in_words(b));
             found.push(format!("{} is {before} in the state and {now} now", name.replace('_', "-")));
         }
     }
+}
+
+/// An encoding without the name of its weight column.
+fn without_weight(encoding: &Value) -> Value {
+    let mut encoding = encoding.clone();
+    if let Some(fields) = encoding.as_object_mut() {
+        fields.remove("weight");
+    }
+    encoding
 }
 
 /// A setting as the user writes it.
@@ -797,6 +808,13 @@ mod tests {
     use super::*;
     use crate::coreset::selection::Size;
     use crate::coreset::sensitivity::Radius;
+
+    #[test]
+    fn a_known_encoding_may_name_another_weight_column() {
+        let settings = |scale: f64, weight: Option<&str>| json!({"encoding": {"known": {"scale": scale, "weight": weight}}});
+        assert!(differences(&settings(1.0, None), &settings(1.0, Some("w"))).is_empty());
+        assert_eq!(differences(&settings(1.0, None), &settings(2.0, None)), ["the encoding is another"]);
+    }
 
     #[test]
     fn settings_are_told_as_a_user_would_say_them() {

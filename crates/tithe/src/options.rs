@@ -1,0 +1,410 @@
+//! Options as a user gives them, turned into checked settings.
+//!
+//! The command line and the Python package fill the same structs, so each default and each check of a combination
+//! exists once. An option that is `None` has its default.
+
+use std::str::FromStr;
+
+use crate::base::error::{Error, Result};
+use crate::base::rng::Seed;
+use crate::coreset::Method;
+use crate::coreset::build::BuildSettings;
+use crate::coreset::selection::Size;
+use crate::coreset::sensitivity::{CenterRule, Radius};
+use crate::data::source::{Format, OpenOptions, Source};
+use crate::data::table::Roles;
+use crate::encoding::survey::EncodingSettings;
+use crate::encoding::{Encoding, Unseen};
+use crate::engine::Missing;
+use crate::mcmc::{Sampler, Settings};
+use crate::model::PriorChoice;
+use crate::results::fit::FitSettings;
+use crate::stream::StreamSettings;
+
+/// The probability δ that the guarantee of Theorem 3.2 fails, unless the user gives another.
+const DELTA: f64 = 0.05;
+/// The constant c of Theorem 3.2, unless the user gives another: the value in the authors' code.
+const CONSTANT: f64 = 4.0;
+
+/// How files are read.
+#[derive(Clone, Debug, Default)]
+pub struct ReadOptions {
+    /// The format, if it should not be detected.
+    pub format: Option<Format>,
+    /// CSV and TSV: whether the first row holds the column names (default: true).
+    pub header: Option<bool>,
+    /// LIBSVM: feature indices start at 0 even if index 0 does not occur.
+    pub zero_based: bool,
+    /// Columns to read as text.
+    pub text: Vec<String>,
+}
+
+impl ReadOptions {
+    /// Options for opening files; `memory` is the number of bytes of standard input to hold in memory.
+    pub fn open_options(&self, memory: u64) -> OpenOptions {
+        let usual = OpenOptions::default();
+        OpenOptions {
+            format: self.format,
+            header: self.header.unwrap_or(usual.header),
+            zero_based: self.zero_based.then_some(true),
+            text: self.text.clone(),
+            memory,
+            ..usual
+        }
+    }
+}
+
+/// Which columns are used, and how they enter the model.
+#[derive(Clone, Debug, Default)]
+pub struct ColumnOptions {
+    /// The column with the two classes.
+    pub label: Option<String>,
+    /// The column with the weights of the rows.
+    pub weight: Option<String>,
+    /// The columns to use as features (default: all others).
+    pub features: Option<Vec<String>>,
+    /// Columns to leave out.
+    pub exclude: Vec<String>,
+    /// The positive value of the label.
+    pub positive: Option<String>,
+    /// Whether the model has an intercept (default: true).
+    pub intercept: Option<bool>,
+    /// Whether numeric columns are standardised (default: true).
+    pub standardize: Option<bool>,
+    /// Most levels that a text column may have.
+    pub max_levels: Option<usize>,
+    /// What to do with rows that have a missing value (default: report an error).
+    pub missing: Option<Missing>,
+    /// An encoding to use instead of learning one from the data.
+    pub known: Option<Encoding>,
+}
+
+impl ColumnOptions {
+    /// The roles of the columns of a source. LIBSVM files call their label `label`; otherwise the user must name it.
+    pub fn roles(&self, source: &dyn Source) -> Result<Roles> {
+        let label = match &self.label {
+            Some(label) => label.clone(),
+            None if source.is_sparse() => "label".to_string(),
+            None => {
+                let names: Vec<&str> =
+                    source.fields().iter().take(20).map(|field| field.name.as_str()).collect();
+                let what =
+                    format!("required: name the column with the two classes (columns: {})", names.join(", "));
+                return Err(Error::setting("--label", what));
+            }
+        };
+        Ok(Roles {
+            label,
+            weight: self.weight.clone(),
+            features: self.features.clone(),
+            exclude: self.exclude.clone(),
+        })
+    }
+
+    /// How columns enter the model; reports options that contradict the known encoding.
+    pub fn encoding(&self) -> Result<EncodingSettings> {
+        let usual = EncodingSettings::default();
+        let mut settings = EncodingSettings {
+            intercept: self.intercept.unwrap_or(usual.intercept),
+            standardize: self.standardize.unwrap_or(usual.standardize),
+            positive: self.positive.clone(),
+            max_levels: self.max_levels.unwrap_or(usual.max_levels),
+            ..usual
+        };
+        if let Some(known) = &self.known {
+            let (label, features) = (self.label.as_deref(), self.features.as_deref());
+            settings.check_against(known, label, features, &self.exclude)?;
+            // The new rows may have weights even if the rows that the encoding was learnt from had none.
+            let weight = self.weight.clone().or(known.weight.clone());
+            settings.known = Some(Encoding { weight, ..known.clone() });
+        }
+        Ok(settings)
+    }
+
+    /// What to do with rows that have a missing value.
+    pub fn missing(&self) -> Missing {
+        self.missing.unwrap_or_default()
+    }
+}
+
+/// Which coreset to build: its size and how its rows are selected.
+#[derive(Clone, Debug, Default)]
+pub struct BuildOptions {
+    /// The number of rows (default: 1000).
+    pub size: Option<usize>,
+    /// Instead of a size: the largest KL divergence to the full posterior, in nats.
+    pub kl: Option<f64>,
+    /// Instead of a size: the relative error ε of Theorem 3.2.
+    pub epsilon: Option<f64>,
+    /// With ε: the probability δ that the guarantee fails.
+    pub delta: Option<f64>,
+    /// With ε: the constant c of Theorem 3.2.
+    pub constant: Option<f64>,
+    /// How rows are selected (default: calibrated; with ε, sensitivity).
+    pub method: Option<Method>,
+    /// The number of clusters for the sensitivity bounds.
+    pub clusters: Option<usize>,
+    /// The radius of the ball of parameters.
+    pub radius: Option<Radius>,
+    /// The centre of the ball: coefficients by name, in the data's own units.
+    pub theta_star: Option<Vec<(String, f64)>>,
+    /// Which point represents a cluster.
+    pub centers: Option<CenterRule>,
+    /// Whether equal rows are merged where that gives an exact coreset (default: true).
+    pub collapse: Option<bool>,
+    /// Calibration: the standard deviation of the normal prior used to find the mode.
+    pub prior_scale: Option<f64>,
+    /// The seed.
+    pub seed: u64,
+}
+
+impl BuildOptions {
+    /// The checked settings of a coreset whose columns are used as `columns` says.
+    pub fn settings(&self, columns: &ColumnOptions) -> Result<BuildSettings> {
+        let method = match self.method {
+            Some(method) => method,
+            None if self.epsilon.is_some() => Method::Sensitivity,
+            None => Method::Calibrated,
+        };
+        let size = self.size()?;
+        self.check_effect(method)?;
+        let usual = BuildSettings::default();
+        let settings = BuildSettings {
+            method,
+            size,
+            clusters: self.clusters.unwrap_or(usual.clusters),
+            radius: self.radius.unwrap_or(usual.radius),
+            theta_star: self.theta_star.clone().unwrap_or_default(),
+            centers: self.centers.unwrap_or(usual.centers),
+            collapse: self.collapse.unwrap_or(usual.collapse),
+            seed: Seed(self.seed),
+            encoding: columns.encoding()?,
+            prior_scale: self.prior_scale.unwrap_or(usual.prior_scale),
+        };
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn size(&self) -> Result<Size> {
+        match (self.size, self.kl, self.epsilon) {
+            (None, None, None) => Ok(BuildSettings::default().size),
+            (Some(rows), None, None) => Ok(Size::Rows(rows)),
+            (None, Some(target), None) => Ok(Size::Kl { target }),
+            (None, None, Some(epsilon)) => Ok(Size::Guarantee {
+                epsilon,
+                delta: self.delta.unwrap_or(DELTA),
+                constant: self.constant.unwrap_or(CONSTANT),
+            }),
+            _ => Err(Error::setting("--size", "give only one of size, kl and epsilon")),
+        }
+    }
+
+    /// Reports an option that would have no effect.
+    fn check_effect(&self, method: Method) -> Result<()> {
+        let is_sensitivity_based = method != Method::Uniform;
+        let calibrated = "with this method; remove it, or use the method calibrated";
+        let bounds = "with this method; remove it, or use the method calibrated or sensitivity";
+        let guarantee = "without epsilon; remove it, or set epsilon";
+        let options = [
+            ("--delta", self.delta.is_some(), self.epsilon.is_some(), guarantee),
+            ("--constant", self.constant.is_some(), self.epsilon.is_some(), guarantee),
+            ("--prior-scale", self.prior_scale.is_some(), method == Method::Calibrated, calibrated),
+            ("--clusters", self.clusters.is_some(), is_sensitivity_based, bounds),
+            ("--radius", self.radius.is_some(), is_sensitivity_based, bounds),
+            ("--theta-star", self.theta_star.is_some(), is_sensitivity_based, bounds),
+            ("--centers", self.centers.is_some(), is_sensitivity_based, bounds),
+        ];
+        match options.into_iter().find(|(_, is_given, has_effect, _)| *is_given && !*has_effect) {
+            Some((option, _, _, reason)) => Err(Error::setting(option, format!("has no effect {reason}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How a stream is divided into blocks, and what it does with new levels.
+#[derive(Clone, Debug, Default)]
+pub struct StreamOptions {
+    /// Rows per block.
+    pub block: Option<usize>,
+    /// Rows from which the encoding is learnt (default: those of the first block).
+    pub warmup_rows: Option<usize>,
+    /// What to do with a level that the encoding does not contain (default: report an error).
+    pub unseen: Option<Unseen>,
+}
+
+impl StreamOptions {
+    /// The checked settings of a stream.
+    pub fn settings(&self, build: &BuildOptions, columns: &ColumnOptions) -> Result<StreamSettings> {
+        if self.warmup_rows.is_some() && columns.known.is_some() {
+            return Err(Error::setting("--warmup-rows", "has no effect with a known encoding: remove it"));
+        }
+        let block = self.block.unwrap_or(StreamSettings::default().block);
+        let mut build = build.settings(columns)?;
+        build.encoding.unseen = self.unseen.unwrap_or_default();
+        let warmup_rows = self.warmup_rows.unwrap_or(block);
+        Ok(StreamSettings { build, missing: columns.missing(), block, warmup_rows })
+    }
+}
+
+/// How to draw from a posterior.
+#[derive(Clone, Debug, Default)]
+pub struct FitOptions {
+    /// The sampler (default: NUTS).
+    pub sampler: Option<Sampler>,
+    /// The priors, on the model's scale.
+    pub priors: PriorChoice,
+    /// The number of chains.
+    pub chains: Option<usize>,
+    /// Draws kept per chain.
+    pub draws: Option<usize>,
+    /// Iterations per chain before the first draw is kept.
+    pub warmup: Option<usize>,
+    /// The seed.
+    pub seed: u64,
+    /// The number of threads (default: one per core).
+    pub threads: Option<usize>,
+}
+
+impl FitOptions {
+    /// The checked settings.
+    pub fn settings(&self) -> Result<FitSettings> {
+        let usual = FitSettings::default();
+        let draws = Settings {
+            chains: self.chains.unwrap_or(usual.draws.chains),
+            draws: self.draws.unwrap_or(usual.draws.draws),
+            warmup: self.warmup.unwrap_or(usual.draws.warmup),
+            seed: Seed(self.seed),
+        };
+        draws.check()?;
+        Ok(FitSettings {
+            sampler: self.sampler.unwrap_or(usual.sampler),
+            priors: self.priors.clone(),
+            draws,
+            threads: self.threads,
+        })
+    }
+}
+
+impl FromStr for Method {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<Method> {
+        const METHODS: [(&str, Method); 3] = [
+            ("calibrated", Method::Calibrated),
+            ("sensitivity", Method::Sensitivity),
+            ("uniform", Method::Uniform),
+        ];
+        one_of("--method", word, &METHODS)
+    }
+}
+
+impl FromStr for CenterRule {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<CenterRule> {
+        one_of("--centers", word, &[("exact", CenterRule::Exact), ("quick", CenterRule::Quick)])
+    }
+}
+
+impl FromStr for Missing {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<Missing> {
+        one_of("--missing", word, &[("error", Missing::Error), ("drop", Missing::Drop)])
+    }
+}
+
+impl FromStr for Unseen {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<Unseen> {
+        one_of("--unseen", word, &[("error", Unseen::Error), ("reference", Unseen::Reference)])
+    }
+}
+
+impl FromStr for Radius {
+    type Err = Error;
+
+    /// A number, `auto` or `auto:A`.
+    fn from_str(word: &str) -> Result<Radius> {
+        let radius = match word.strip_prefix("auto:") {
+            Some(factor) => factor.parse().ok().map(Radius::Auto),
+            None if word == "auto" => Some(BuildSettings::default().radius),
+            None => word.parse().ok().map(Radius::Fixed),
+        };
+        let what = || format!("expected a number, auto or auto:A, found '{word}'");
+        radius.ok_or_else(|| Error::setting("--radius", what()))
+    }
+}
+
+fn one_of<T: Copy>(option: &str, word: &str, choices: &[(&str, T)]) -> Result<T> {
+    let what = || {
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        format!("expected {}, found '{word}'", names.join(" or "))
+    };
+    let found = choices.iter().find(|(name, _)| *name == word);
+    found.map(|(_, choice)| *choice).ok_or_else(|| Error::setting(option, what()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(options: &BuildOptions) -> std::result::Result<BuildSettings, String> {
+        options.settings(&ColumnOptions::default()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn without_options_the_settings_are_the_defaults() {
+        let (build, columns) = (BuildOptions::default(), ColumnOptions::default());
+        assert_eq!(settings(&build), Ok(BuildSettings::default()));
+        let stream = StreamOptions::default().settings(&build, &columns).expect("settings");
+        assert_eq!(stream, StreamSettings::default());
+        let fit = FitOptions::default().settings().expect("settings");
+        assert_eq!(format!("{fit:?}"), format!("{:?}", FitSettings::default()));
+        let (read, open) = (ReadOptions::default(), OpenOptions::default());
+        assert_eq!(format!("{:?}", read.open_options(open.memory)), format!("{open:?}"));
+    }
+
+    #[test]
+    fn the_method_follows_from_the_size_unless_it_is_given() {
+        let guarantee = BuildOptions { epsilon: Some(0.5), ..BuildOptions::default() };
+        let found = settings(&guarantee).expect("settings");
+        assert_eq!(found.method, Method::Sensitivity);
+        assert_eq!(found.size, Size::Guarantee { epsilon: 0.5, delta: 0.05, constant: 4.0 });
+        let kl = settings(&BuildOptions { kl: Some(0.1), ..BuildOptions::default() }).expect("settings");
+        assert_eq!((kl.method, kl.size), (Method::Calibrated, Size::Kl { target: 0.1 }));
+    }
+
+    #[test]
+    fn options_that_exclude_each_other_or_have_no_effect_are_reported() {
+        let usual = BuildOptions::default;
+        let uniform = || BuildOptions { method: Some(Method::Uniform), ..usual() };
+        for (options, option) in [
+            (BuildOptions { size: Some(10), kl: Some(0.1), ..usual() }, "--size: give only one of"),
+            (BuildOptions { delta: Some(0.1), ..usual() }, "--delta: has no effect"),
+            (BuildOptions { constant: Some(1.0), ..usual() }, "--constant: has no effect"),
+            (BuildOptions { clusters: Some(6), ..uniform() }, "--clusters: has no effect"),
+            (BuildOptions { prior_scale: Some(2.0), ..uniform() }, "--prior-scale: has no effect"),
+            (BuildOptions { size: Some(0), ..usual() }, "--size: must be at least 1"),
+        ] {
+            let message = settings(&options).expect_err(option);
+            assert!(message.starts_with(option), "{message}");
+        }
+    }
+
+    #[test]
+    fn words_are_read_as_what_they_name() {
+        assert_eq!("uniform".parse::<Method>().ok(), Some(Method::Uniform));
+        assert_eq!("quick".parse::<CenterRule>().ok(), Some(CenterRule::Quick));
+        assert_eq!("drop".parse::<Missing>().ok(), Some(Missing::Drop));
+        assert_eq!("reference".parse::<Unseen>().ok(), Some(Unseen::Reference));
+        assert_eq!("2.5".parse::<Radius>().ok(), Some(Radius::Fixed(2.5)));
+        assert_eq!("auto".parse::<Radius>().ok(), Some(Radius::Auto(3.0)));
+        assert_eq!("auto:2".parse::<Radius>().ok(), Some(Radius::Auto(2.0)));
+        let message = "drpo".parse::<Missing>().expect_err("no such word").to_string();
+        assert_eq!(message, "--missing: expected error or drop, found 'drpo'");
+        let message = "auto:x".parse::<Radius>().expect_err("no number").to_string();
+        assert_eq!(message, "--radius: expected a number, auto or auto:A, found 'auto:x'");
+    }
+}
