@@ -138,7 +138,8 @@ def test_a_coreset_that_is_too_small_warns(matrix):
         one = tithe.build(*matrix, size=1)
     assert len(caught) == 1 and pathlib.Path(caught[0].filename).name == "test_manners.py"
     with pytest.warns(
-        tithe.TitheWarning, match="too small: with 1 row, the KL to the posterior of what it was made of"
+        tithe.TitheWarning,
+        match="too small: with 1 row, the KL divergence to the posterior of the input coresets",
     ):
         tithe.merge([one, tithe.build(*matrix, encoding=one, size=100)], size=1)
     with tithe.Stream(size=1) as stream:

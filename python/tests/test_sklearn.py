@@ -188,7 +188,7 @@ def test_wrong_calls_of_partial_fit_are_refused(matrix):
         model.partial_fit(np.where(X > 2, np.nan, X), y, classes=[-1, 1])
     positive = y > 0
     model.partial_fit(X[positive], y[positive], classes=[-1, 1])
-    with pytest.raises(NotFittedError, match="so far all are of the class 1"):
+    with pytest.raises(NotFittedError, match="so far all rows have the class 1"):
         model.predict(X)
     with pytest.raises(ValueError, match="not the same as on last call"):
         model.partial_fit(X, y, classes=[0, 1])
@@ -210,7 +210,7 @@ def test_jobs_are_counted_as_scikit_learn_does(matrix, n_jobs):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"n_jobs": 0}, "n_jobs: 0 has no meaning"),
+        ({"n_jobs": 0}, "n_jobs: must not be 0"),
         ({"n_jobs": "all"}, "n_jobs: must be a whole number"),
         ({"size": None}, "size: must be a whole number, but is None"),
         ({"size": "a"}, "size: must be a whole number, but is 'a'"),

@@ -120,7 +120,7 @@ def too_small(core: Coreset) -> str | None:
     certificate = core.certificate
     if certificate is None or certificate.verdict != "too small":
         return None
-    whose = "of the coresets it was made from" if certificate.composed else "of all rows"
+    whose = "of the input coresets" if certificate.composed else "of all rows"
     return (
         f"the coreset is too small: with {counted(len(core), 'row')}, the KL divergence to the posterior {whose} is "
         f"{number(certificate.kl)} nats; use a larger size, such as size={certificate.try_size}"
@@ -148,12 +148,12 @@ def label_of(known: Coreset, label: str | None) -> str:
 class Certificate:
     """How far the posterior of a coreset is from the posterior of the full data.
 
-    For a coreset made from other coresets, the comparison is with the posterior of those.
+    For a coreset built from other coresets, the comparison is with the posterior of those input coresets.
     """
 
     #: ``"exact"``, ``"indistinguishable"``, ``"good"`` or ``"too small"``.
     verdict: str
-    #: KL divergence, in nats, from its posterior to that of the full data (or of the coresets it was made from).
+    #: KL divergence, in nats, from its posterior to that of the full data (or of the input coresets).
     kl: float
     #: The largest shift of a coefficient's mean, in posterior standard deviations.
     max_mean_shift: float = 0.0
@@ -163,7 +163,7 @@ class Certificate:
     sd_ratio_max: float = 1.0
     #: A larger size to try if this one is too small.
     try_size: int | None = None
-    #: Whether it was made from other coresets, by a stream or a merge; ``Posterior.verify`` then checks the full data.
+    #: Whether it was built from other coresets, by a stream or a merge; ``Posterior.verify`` then checks the full data.
     composed: bool = False
     #: KL divergence added by all its steps together, to second order; ``None`` if a step had no certificate.
     steps_kl: float | None = None
@@ -172,11 +172,10 @@ class Certificate:
         if self.verdict == "exact":
             return "exact: the likelihood is that of the full data"
         advice = f" (try size={self.try_size})" if self.try_size else ""
-        against = " to the coresets it was made from" if self.composed else ""
+        against = " to the input coresets" if self.composed else ""
         return (
-            f"{self.verdict}{advice}: KL {number(self.kl)} nats{against}, means differ by at most "
-            f"{number(self.max_mean_shift)} sd, sd ratios between {number(self.sd_ratio_min)} and "
-            f"{number(self.sd_ratio_max)}"
+            f"{self.verdict}{advice}: KL {number(self.kl)} nats{against}, largest mean shift "
+            f"{number(self.max_mean_shift)} sd, sd ratios {number(self.sd_ratio_min)} to {number(self.sd_ratio_max)}"
         )
 
 
@@ -209,8 +208,8 @@ class Coreset(ArrowTable[_native.Coreset]):
     def certificate(self) -> Certificate | None:
         """How far its posterior is from that of the full data; ``None`` for methods without a certificate.
 
-        For a coreset made from other coresets it describes the last step; all steps together are covered only to second
-        order.
+        For a coreset built from other coresets it describes the last step; all steps together are covered only to
+        second order.
         """
         facts = self._facts["provenance"]
         if facts["exact"]:
@@ -357,10 +356,10 @@ class Coreset(ArrowTable[_native.Coreset]):
         certificate, composition = self.certificate, facts.get("composition")
         if composition is not None:
             steps = composition["kl"]
-            adds = "" if steps is None else f"; all steps add {number(steps)} nats (second order)"
-            depth = f"at most {counted(composition['depth'], 'step')} from the data"
+            adds = "" if steps is None else f"; the steps add {number(steps)} nats (second-order estimate)"
+            depth = f"at most {counted(composition['depth'], 'compression step')} from the data"
             made = f"{counted(composition['parts'], 'coreset')}, {depth}{adds}"
-            lines.append(("made from", f"made from {made}"))
+            lines.append(("built from", f"built from {made}"))
         if certificate is not None:
             lines.append(("certificate", str(certificate)))
         elif composition is None:
