@@ -328,7 +328,7 @@ CASES = {
         TypeError,
         r"column 'b' contains Python objects \(ndarray\).*exclude=",
     ),
-    "more memory than there is": (
+    "more memory than this machine has": (
         lambda: tithe.build(X, Y, memory="999999999999TiB"),
         tithe.SettingError,
         ValueError,
@@ -504,7 +504,7 @@ def test_what_contradicts_a_known_encoding_is_refused(name, value):
 
 
 def test_more_than_the_memory_holds_is_refused():
-    with pytest.raises(tithe.SettingError, match=r"rows: .* more memory than there is"):
+    with pytest.raises(tithe.SettingError, match=r"rows: .* more memory than this machine has"):
         tithe.generate("mixture", 10**12)
     core = tithe.build(*tithe.generate("mixture", 3000), size=50)
     for draws in (10**12, 2**62):

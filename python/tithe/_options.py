@@ -385,4 +385,11 @@ def takes(kind: type) -> Callable[[Documented], Documented]:
 
 
 def _wrapped(text: str) -> str:
-    return textwrap.fill(text, 108, initial_indent="    ", subsequent_indent="    ", break_long_words=False)
+    return textwrap.fill(
+        text,
+        108,
+        initial_indent="    ",
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
