@@ -1,4 +1,4 @@
-//! Selection: how many rows a coreset has, and the pass that chooses them, exactly multinomial.
+//! The size of a coreset, and the pass that selects its rows by multinomial sampling.
 
 use std::borrow::Cow;
 
@@ -18,19 +18,20 @@ use crate::reservoir::slots::{Racer, Races, Slots};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Size {
-    /// M, the number of draws; rows drawn twice are kept once, so the coreset may have fewer.
+    /// M, the number of selections. A row selected twice is stored once, so the coreset may have fewer rows.
     Rows(usize),
-    /// As many as Theorem 3.2 asks for: with probability `1 − δ` the log-likelihood is off by at most a share
-    /// ε anywhere in the ball.
+    /// The number of rows in Theorem 3.2: with probability `1 − δ` the relative error of the log-likelihood is at most ε anywhere in the
+    /// ball.
     Guarantee {
         /// The largest relative error ε.
         epsilon: f64,
         /// The probability δ that it is exceeded.
         delta: f64,
-        /// The theorem's universal constant c, which it leaves unnamed; the authors' code has 4.
+        /// The universal constant c of the theorem. The theorem does not give its value; the authors' code uses 4.
         constant: f64,
     },
-    /// As few as reach this KL to the full data's posterior, by the certificate; for calibrated coresets.
+    /// The smallest number of rows for which the certificate bounds the KL to the full data's posterior by `target`. Only for calibrated
+    /// coresets.
     Kl {
         /// The largest KL, in nats.
         target: f64,
@@ -38,7 +39,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// Checks that the numbers make sense.
+    /// Checks the ranges of the numbers.
     pub fn check(self) -> Result<Size> {
         match self {
             Size::Rows(0) => Err(Error::setting("--size", "must be at least 1")),
@@ -66,16 +67,16 @@ pub fn guaranteed_size(mean_sensitivity: f64, dim: usize, epsilon: f64, delta: f
     size.ceil() as u64
 }
 
-/// What rows are chosen in proportion to.
+/// The quantity in proportion to which rows are selected.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Shares<'a> {
-    /// Their weights: the uniform baseline.
+    /// The weights: the uniform baseline.
     Weights,
-    /// Their sensitivity bounds.
+    /// The sensitivity bounds.
     Sensitivity(Cow<'a, Bound>),
 }
 
-/// The pass that chooses: M slots, each a row with probability `p_n = s_n / S`. No races: only S is found.
+/// The pass that selects: M slots, each filled by row n with probability `p_n = s_n / S`. With 0 slots it computes only S.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Selecting<'a> {
     pub encoding: Cow<'a, Encoding>,
@@ -131,7 +132,7 @@ impl Pass for Selecting<'_> {
     }
 }
 
-/// The pass that keeps every row with its own weight, for data no larger than the coreset asked for.
+/// The pass that keeps every row with its own weight, for data no larger than the requested coreset.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Keeping;
 

@@ -1,4 +1,4 @@
-//! Rows as they come from a source: columns of numbers or of text codes, in blocks of a fixed number of rows.
+//! Rows in memory: columns of numbers or of text codes, in blocks of a fixed number of rows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,35 +7,35 @@ use arrow_buffer::ScalarBuffer;
 use arrow_schema::DataType;
 use hashbrown::HashMap;
 
-/// A missing value in a column of numbers: a NaN with a mark, as R marks its `NA`.
+/// A missing value in a column of numbers: a NaN with a payload, like `NA` in R.
 pub const MISSING: f64 = f64::from_bits(0x7ff8_0000_0000_0001);
-/// An integer beyond ±2⁵³, which no `f64` can hold exactly: a NaN with another mark.
+/// An integer beyond ±2⁵³, which `f64` cannot represent exactly: a NaN with another payload.
 pub const INEXACT: f64 = f64::from_bits(0x7ff8_0000_0000_0002);
 /// A missing value in a column of text.
 pub const MISSING_CODE: u32 = u32::MAX;
 
-/// What a column holds.
+/// The kind of values in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Numbers.
     Number,
-    /// True or false, kept as 1 and 0.
+    /// True or false, stored as 1 and 0.
     Boolean,
     /// Text, one of a set of levels.
     Text,
-    /// Something that cannot be used (dates, lists, bytes): reading it is an error that names it.
+    /// Values that cannot be used (dates, lists, bytes); reading such a column is an error.
     Unsupported,
 }
 
-/// A column of the user's: its name, what it holds, and the type it is written back with.
+/// A column of the input: its name, the kind of its values, and its type in output files.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// The user's name for it.
+    /// Its name in the input.
     pub name: String,
-    /// What it holds.
+    /// The kind of its values.
     pub kind: Kind,
-    /// Its Arrow type in the user's file (`Float64`, `Boolean` or `Utf8` for formats without types).
+    /// Its Arrow type in the input (`Float64`, `Boolean` or `Utf8` for formats without types).
     pub data_type: DataType,
 }
 
@@ -43,13 +43,13 @@ pub struct Field {
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(from = "PlainColumn", into = "PlainColumn")]
 pub enum Column {
-    /// Numbers and booleans; [`MISSING`] and [`INEXACT`] stand among them.
+    /// Numbers and booleans, including the markers [`MISSING`] and [`INEXACT`].
     Number(ScalarBuffer<f64>),
     /// Text: each row's position in `levels`, or [`MISSING_CODE`].
     Text {
-        /// One code a row.
+        /// One code per row.
         codes: ScalarBuffer<u32>,
-        /// The levels that occur, in any order, none twice.
+        /// The distinct levels, in any order.
         levels: Arc<Vec<String>>,
     },
 }
@@ -68,7 +68,7 @@ impl Column {
         self.len() == 0
     }
 
-    /// Memory held, roughly.
+    /// Approximate size in memory.
     fn bytes(&self) -> usize {
         match self {
             Column::Number(values) => values.len() * 8,
@@ -87,7 +87,7 @@ impl Column {
         }
     }
 
-    /// Columns one after the other; the levels of text are united.
+    /// Concatenates columns; for text, the result has the levels of all parts.
     fn concat(parts: &[&Column]) -> Column {
         match parts[0] {
             Column::Number(_) => {
@@ -106,7 +106,7 @@ impl Column {
                         Column::Number(_) => None,
                     })
                 };
-                // Parts of one block have their levels in common.
+                // Parts of one block share their levels.
                 if texts().all(|(_, levels)| Arc::ptr_eq(levels, first)) {
                     let codes = texts().map(|(codes, _)| &codes[..]).collect::<Vec<_>>().concat();
                     return Column::Text { codes: codes.into(), levels: first.clone() };
@@ -134,7 +134,7 @@ impl Column {
         }
     }
 
-    /// The value of a row in words.
+    /// The value of a row as text for messages.
     pub(crate) fn show(&self, row: usize) -> String {
         match self {
             Column::Number(values) if values[row].to_bits() == INEXACT.to_bits() => "beyond 2^53".to_string(),
@@ -147,7 +147,7 @@ impl Column {
         }
     }
 
-    /// True if the value of that row is one to compute with.
+    /// True if the value of a row is neither missing, infinite nor inexact.
     fn is_usable(&self, row: usize) -> bool {
         match self {
             Column::Number(values) => values[row].is_finite(),
@@ -156,7 +156,7 @@ impl Column {
     }
 }
 
-/// Collects a column of text, numbering its levels as they come.
+/// Builds a column of text; levels are numbered in order of appearance.
 #[derive(Default)]
 pub struct TextBuilder {
     codes: Vec<u32>,
@@ -171,12 +171,12 @@ impl TextBuilder {
         self.codes.push(code);
     }
 
-    /// Adds a row by a code that [`TextBuilder::code`] gave, or [`MISSING_CODE`].
+    /// Adds a row by its code from [`TextBuilder::code`], or by [`MISSING_CODE`].
     pub(crate) fn push_code(&mut self, code: u32) {
         self.codes.push(code);
     }
 
-    /// The code of a level, new or known.
+    /// The code of a level; a new level is added.
     pub(crate) fn code(&mut self, level: &str) -> u32 {
         if let Some(&code) = self.numbers.get(level) {
             return code;
@@ -193,7 +193,7 @@ impl TextBuilder {
     }
 }
 
-/// A column as it travels.
+/// The serialised form of [`Column`].
 #[derive(serde::Serialize, serde::Deserialize)]
 enum PlainColumn {
     Number(Vec<f64>),
@@ -204,7 +204,7 @@ impl From<Column> for PlainColumn {
     fn from(column: Column) -> PlainColumn {
         match column {
             Column::Number(values) => PlainColumn::Number(values.to_vec()),
-            // Rows that were picked out have the levels of all; only their own travel.
+            // Selected rows share the levels of all rows; only the levels that occur are serialised.
             Column::Text { codes, levels } => {
                 let mut own = TextBuilder::default();
                 codes.iter().for_each(|&code| own.push(levels.get(code as usize).map(String::as_str)));
@@ -225,10 +225,10 @@ impl From<PlainColumn> for Column {
     }
 }
 
-/// Until the rows of the partitions of a table are counted, partition p begins at position p·2⁴⁰.
+/// Before the rows of the partitions are counted, partition p has provisional positions from p·2⁴⁰ on.
 pub(crate) const PROVISIONAL: u32 = 40;
 
-/// The row at a position, in the words of messages.
+/// The name of the row at a position, for messages.
 pub(crate) fn row_name(position: u64) -> String {
     let row = position % (1 << PROVISIONAL) + 1;
     match position >> PROVISIONAL {
@@ -237,17 +237,17 @@ pub(crate) fn row_name(position: u64) -> String {
     }
 }
 
-/// Some consecutive rows as a source decoded them: as many as it liked.
+/// Consecutive rows as a source decoded them, of any number.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Segment {
-    /// The columns asked for, in the order asked for.
+    /// The requested columns, in the requested order.
     pub columns: Vec<Column>,
     /// Number of rows.
     pub len: usize,
 }
 
 impl Segment {
-    /// Some of the rows; nothing is copied.
+    /// Some of the rows, without a copy.
     pub fn slice(&self, rows: Range<usize>) -> Segment {
         Segment {
             columns: self.columns.iter().map(|column| column.slice(rows.clone())).collect(),
@@ -255,7 +255,7 @@ impl Segment {
         }
     }
 
-    /// The same rows with numbers in memory of their own: larger memory that they were a part of can be let go.
+    /// Copies the numbers, so that a larger buffer that contains them can be freed.
     pub(crate) fn detached(mut self) -> Segment {
         for column in &mut self.columns {
             if let Column::Number(values) = column {
@@ -265,7 +265,7 @@ impl Segment {
         self
     }
 
-    /// Segments one after the other; a single one is passed on without a copy.
+    /// Concatenates segments; a single one is returned without a copy.
     pub(crate) fn concat(mut parts: Vec<Segment>) -> Segment {
         if parts.len() == 1 {
             return parts.remove(0);
@@ -280,27 +280,27 @@ impl Segment {
     }
 }
 
-/// A block of the input's rows: rows `index·B` to `(index+1)·B`, less those that were dropped.
+/// A block of B consecutive rows of the input, `index·B` to `(index+1)·B`, without dropped rows.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// The block's number: what the order of merging goes by.
+    /// The number of the block. States are merged in this order.
     pub index: u64,
-    /// What its random streams go by: another number for each block of the whole input.
+    /// The index of its random streams, unique among all blocks of the input.
     pub stream: u64,
     /// The columns in use, in the order of the [`Table`](crate::data::table::Table).
     pub columns: Vec<Column>,
     /// Number of rows.
     pub len: usize,
-    /// How many rows of the input this block stands for, the dropped ones included.
+    /// The number of rows of the input in this block, including dropped rows.
     pub rows_read: usize,
     /// Position of the block's first row in the input.
     first_row: u64,
-    /// Positions relative to `first_row`, where rows were dropped.
+    /// The positions of the rows relative to `first_row`, if rows were dropped.
     kept: Option<Vec<u32>>,
 }
 
 impl Block {
-    /// All rows of a segment.
+    /// A block with all rows of a segment.
     pub(crate) fn new(index: u64, first_row: u64, segment: Segment) -> Block {
         Block {
             index,
@@ -328,9 +328,9 @@ impl Block {
         }
     }
 
-    /// The same rows as a block of a part of the input, whose other parts have blocks of the same number.
+    /// The same block as part `part` of the input. Blocks of other parts have the same `index`, so its random streams depend on the part.
     pub(crate) fn of_part(self, part: u64) -> Block {
-        // A part that is one block is as good as the block of that number.
+        // Block 0 of part p has the streams of block p of undivided input.
         Block { stream: self.index << 32 | part, ..self }
     }
 
@@ -339,7 +339,7 @@ impl Block {
         self.first_row + self.kept.as_ref().map_or(row as u64, |kept| u64::from(kept[row]))
     }
 
-    /// The row of the block that stands at a position of the input, if it is there.
+    /// The row of the block at a position of the input, if the block has it.
     pub(crate) fn find(&self, position: u64) -> Option<usize> {
         let offset = position.checked_sub(self.first_row)?;
         match &self.kept {
@@ -356,7 +356,7 @@ impl Block {
         self.columns.iter().enumerate().filter_map(first).min()
     }
 
-    /// Memory held, roughly.
+    /// Approximate size in memory.
     pub(crate) fn bytes(&self) -> usize {
         let positions = self.kept.as_ref().map_or(0, |kept| kept.len() * size_of::<u32>());
         positions + self.columns.iter().map(Column::bytes).sum::<usize>()
@@ -384,12 +384,12 @@ impl RowSet {
         }
     }
 
-    /// Moves all rows to other positions.
+    /// Replaces the position of each row by `place(position)`.
     pub(crate) fn relocate(&mut self, place: &dyn Fn(u64) -> u64) {
         self.positions.iter_mut().for_each(|position| *position = place(*position));
     }
 
-    /// Some of the rows, in the order named.
+    /// Some of the rows, in the given order.
     pub(crate) fn take(&self, rows: &[usize]) -> RowSet {
         RowSet {
             segment: Segment {
@@ -400,13 +400,13 @@ impl RowSet {
         }
     }
 
-    /// The rows without the columns from `width` on.
+    /// Removes the columns from `width` on.
     pub(crate) fn without_columns_from(mut self, width: usize) -> RowSet {
         self.segment.columns.truncate(width);
         self
     }
 
-    /// One after the other.
+    /// Concatenates row sets.
     pub(crate) fn concat(parts: Vec<RowSet>) -> RowSet {
         RowSet {
             positions: parts.iter().map(|part| &part.positions[..]).collect::<Vec<_>>().concat(),
@@ -424,7 +424,7 @@ impl RowSet {
         self.positions.is_empty()
     }
 
-    /// The rows as one block, to be encoded like any other.
+    /// The rows as one block.
     pub fn block(&self) -> Block {
         Block::new(0, 0, self.segment.clone())
     }
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn text_with_different_levels_is_joined_by_meaning() {
+    fn text_with_different_levels_is_concatenated() {
         let a = text(&[Some("x"), None, Some("y")]);
         let b = text(&[Some("y"), Some("z")]);
         let joined = Column::concat(&[&a, &b]);
@@ -463,7 +463,7 @@ mod tests {
             Column::Text { levels, .. } => Arc::as_ptr(levels),
             Column::Number(_) => std::ptr::null(),
         };
-        assert_eq!(levels(&parts_of_one), levels(&joined), "nothing is named anew");
+        assert_eq!(levels(&parts_of_one), levels(&joined), "shared levels are reused");
     }
 
     #[test]
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn the_marks_are_nan_and_differ() {
+    fn the_markers_are_different_nans() {
         assert!(MISSING.is_nan() && INEXACT.is_nan());
         assert_ne!(MISSING.to_bits(), INEXACT.to_bits());
     }

@@ -1,4 +1,4 @@
-//! Tables: where rows come from, how they are held in memory, and how they are written.
+//! Tables of rows: reading them from sources, storing them in memory, and writing them.
 
 pub mod block;
 pub mod fingerprint;

@@ -1,4 +1,4 @@
-//! A table: a source with a purpose for each column in use (features, label, weight).
+//! A table: a source of rows, and the role of each column in use (feature, label, weight).
 
 use std::collections::HashSet;
 
@@ -6,20 +6,20 @@ use crate::base::error::{Error, ErrorKind, Result};
 use crate::data::block::{Field, Kind};
 use crate::data::source::Source;
 
-/// Which columns serve for what.
+/// The role of each column.
 #[derive(Clone, Debug, Default)]
 pub struct Roles {
     /// The column with the two classes.
     pub label: String,
-    /// The column with the rows' weights, if the data is weighted.
+    /// The column with the weights of the rows, if the data is weighted.
     pub weight: Option<String>,
-    /// The columns to use as features; `None` is all that are left.
+    /// The columns to use as features; `None` uses all other columns.
     pub features: Option<Vec<String>>,
     /// Columns not to use.
     pub exclude: Vec<String>,
 }
 
-/// A source and the columns of it that are in use: the features, then the label, then the weight.
+/// A source and its columns in use: the features, then the label, then the weight.
 pub struct Table {
     source: Box<dyn Source>,
     fields: Vec<Field>,
@@ -81,17 +81,17 @@ impl Table {
         Ok(Table { source, features: features.len(), fields, positions })
     }
 
-    /// The features' columns, in the order of a block's.
+    /// The columns of the features; they come first in a block.
     pub fn features(&self) -> &[Field] {
         &self.fields[..self.features]
     }
 
-    /// The label's column; it follows the features in a block.
+    /// The column of the label; it follows the features in a block.
     pub fn label(&self) -> &Field {
         &self.fields[self.features]
     }
 
-    /// The weight's column, the last of a block.
+    /// The column of the weights; it comes last in a block.
     pub fn weight(&self) -> Option<&Field> {
         self.fields.get(self.features + 1)
     }

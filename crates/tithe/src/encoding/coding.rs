@@ -1,4 +1,4 @@
-//! The encoding: how the user's columns become the model's points `z = y·x`, and the way back to the user's scale.
+//! The encoding of the user's columns as the model's points `z = y·x`, and the transformation of coefficients back to the user's scale.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -14,10 +14,10 @@ use crate::engine::parts::part_ranges;
 /// The name of the intercept among the coefficients.
 pub const INTERCEPT: &str = "intercept";
 
-/// How a table becomes points: learnt once, kept with every coreset and posterior.
+/// The transformation of a table into points. It is learnt once, and stored with every coreset and posterior.
 ///
-/// The model matrix has, in this order: the intercept (a column of ones) if there is one, then for each
-/// feature one column (number, boolean) or one a level but the reference (text).
+/// The columns of the model matrix are the intercept (a column of ones) if the model has one, then for each feature one column (number,
+/// boolean) or one column per level except the reference (text).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Encoding {
     /// The label.
@@ -28,19 +28,19 @@ pub struct Encoding {
     pub intercept: bool,
     /// The features.
     pub features: Vec<Feature>,
-    /// What becomes of levels that were not there when it was learnt.
+    /// The treatment of levels that did not occur when the encoding was learnt.
     #[serde(default, skip_serializing_if = "Unseen::is_error")]
     pub unseen: Unseen,
 }
 
-/// What to do with a level of text that was not there when the encoding was learnt.
+/// What to do with a level of text that did not occur when the encoding was learnt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unseen {
-    /// Stop, and say where it is.
+    /// Stop with an error that names the row.
     #[default]
     Error,
-    /// Take it for the reference level.
+    /// Treat it as the reference level.
     Reference,
 }
 
@@ -53,11 +53,11 @@ impl Unseen {
 /// The label column and its two values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Label {
-    /// The user's column.
+    /// The name of the column.
     pub column: String,
-    /// The value that is `y = −1`.
+    /// The value for `y = −1`.
     pub negative: LabelValue,
-    /// The value that is `y = +1`.
+    /// The value for `y = +1`.
     pub positive: LabelValue,
 }
 
@@ -65,37 +65,37 @@ pub struct Label {
 #[derive(Clone, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum LabelValue {
-    /// A truth value.
+    /// A boolean.
     Boolean(bool),
     /// A number.
     Number(f64),
-    /// A word.
+    /// Text.
     Text(String),
 }
 
-/// One column of the user's and how it enters the model.
+/// A column of the input and its coding in the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Feature {
-    /// The user's column.
+    /// The name of the column.
     pub column: String,
-    /// How it enters.
+    /// Its coding.
     pub coding: Coding,
 }
 
-/// How a column enters the model.
+/// The coding of a column in the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Coding {
     /// As `(x − center) / scale`.
     Number {
-        /// What is taken off: the mean, or 0.
+        /// What is subtracted: the mean, or 0.
         center: f64,
-        /// What it is divided by: the standard deviation, or 1.
+        /// What is divided by: the standard deviation, or 1.
         scale: f64,
     },
     /// As 0 and 1.
     Boolean,
-    /// One-hot: a column of zeros and ones for each level but the reference.
+    /// One-hot: a column of zeros and ones for each level except the reference.
     Levels {
         /// The most frequent level, which has no column of its own.
         reference: String,
@@ -115,7 +115,7 @@ impl std::fmt::Display for LabelValue {
 }
 
 impl Feature {
-    /// How many coefficients it has.
+    /// The number of its coefficients.
     pub fn width(&self) -> usize {
         match &self.coding {
             Coding::Levels { levels, .. } => levels.len(),
@@ -123,7 +123,7 @@ impl Feature {
         }
     }
 
-    /// Whether it has such a level; what has no levels has nothing against any.
+    /// True if the feature has this level, or if it is not text.
     pub(crate) fn knows(&self, level: &str) -> bool {
         match &self.coding {
             Coding::Levels { reference, levels } => {
@@ -140,12 +140,12 @@ impl Encoding {
         usize::from(self.intercept) + self.features.iter().map(Feature::width).sum::<usize>()
     }
 
-    /// LIBSVM: the highest index among features `x1`, `x2`, ….
+    /// The highest index among features named `x1`, `x2`, … (LIBSVM).
     pub(crate) fn highest_index(&self) -> Option<u32> {
         self.features.iter().filter_map(|feature| feature.column.strip_prefix('x')?.parse().ok()).max()
     }
 
-    /// The coefficients' names: `intercept`, the column, or `column=level`.
+    /// The names of the coefficients: `intercept`, the column, or `column=level`.
     pub fn coefficient_names(&self) -> Vec<String> {
         let intercept = self.intercept.then(|| INTERCEPT.to_string());
         let features = self.features.iter().flat_map(|feature| match &feature.coding {
@@ -157,10 +157,10 @@ impl Encoding {
         intercept.into_iter().chain(features).collect()
     }
 
-    /// The same, each of them once.
+    /// The names of the coefficients, checked to be distinct.
     ///
     /// # Errors
-    /// If two would have one name.
+    /// If two coefficients have the same name.
     pub fn distinct_names(&self) -> Result<Vec<String>> {
         let names = self.coefficient_names();
         let mut seen = HashSet::with_capacity(names.len());
@@ -177,7 +177,7 @@ impl Encoding {
         }
     }
 
-    /// Center and scale of each coefficient's column: 0 and 1 but for standardised numbers.
+    /// The center and scale of each coefficient: 0 and 1, except for standardised numbers.
     pub fn transform(&self) -> (Vec<f64>, Vec<f64>) {
         let mut centers_and_scales = vec![(0.0, 1.0); usize::from(self.intercept)];
         for feature in &self.features {
@@ -190,8 +190,8 @@ impl Encoding {
         centers_and_scales.into_iter().unzip()
     }
 
-    /// Coefficients on the user's own scale: `β_j = θ_j / scale_j`, and the intercept that goes with them,
-    /// `β_0 = θ_0 − Σ θ_j center_j / scale_j`. Without an intercept no column is centred, so none is needed.
+    /// Coefficients on the user's scale: `β_j = θ_j / scale_j`, and the intercept `β_0 = θ_0 − Σ θ_j center_j / scale_j`. Without an
+    /// intercept no column is centred.
     pub fn to_user_scale(&self, theta: &[f64]) -> Vec<f64> {
         let mut beta = theta.to_vec();
         let mut j = usize::from(self.intercept);
@@ -223,7 +223,7 @@ impl Encoding {
         theta
     }
 
-    /// Refuses rows whose label is none of the two.
+    /// Returns an error for a row whose label is neither of the two values.
     pub fn check_labels(&self, block: &Block) -> Result<()> {
         match block.columns.get(self.features.len()) {
             Some(column) => self.label.check(block, column),
@@ -231,7 +231,7 @@ impl Encoding {
         }
     }
 
-    /// Reads a block as points.
+    /// Prepares the encoding of a block as points.
     pub fn encoder<'a>(&'a self, block: &'a Block) -> Result<Encoder<'a>> {
         let mut lane = usize::from(self.intercept);
         let mut inputs = Vec::with_capacity(self.features.len());
@@ -240,7 +240,7 @@ impl Encoding {
             lane += feature.width();
         }
         let label = LabelInput::new(&self.label, &block.columns[self.features.len()])?;
-        // A coreset's rows come without the column: their weights are kept beside them.
+        // The rows of a coreset have no weight column; their weights are stored separately.
         let weights = match (&self.weight, block.columns.get(self.features.len() + 1)) {
             (Some(_), Some(Column::Number(weights))) => Some(&weights[..]),
             _ => None,
@@ -249,7 +249,7 @@ impl Encoding {
     }
 }
 
-/// A block read as points, a tile at a time.
+/// Encodes a block as points, one tile at a time.
 pub struct Encoder<'a> {
     pub(crate) block: &'a Block,
     dim: usize,
@@ -259,7 +259,7 @@ pub struct Encoder<'a> {
     weights: Option<&'a [f64]>,
 }
 
-/// Where the lanes of one feature come from.
+/// The input of the lanes of one feature.
 enum Input<'a> {
     Number {
         values: &'a [f64],
@@ -267,7 +267,7 @@ enum Input<'a> {
         center: f64,
         factor: f64,
     },
-    /// For each of the block's own codes the lane that is 1, or none for the reference.
+    /// `lanes` maps each code of the block to the lane that is 1, or to `None` for the reference.
     Levels {
         codes: &'a [u32],
         lanes: Vec<Option<usize>>,
@@ -298,7 +298,7 @@ impl<'a> Input<'a> {
                     .map(|(code, level)| match levels.binary_search(level) {
                         Ok(position) => Ok(Some(lane + position)),
                         Err(_) if level == reference || unseen == Unseen::Reference => Ok(None),
-                        // A dictionary may know more levels than its rows have.
+                        // A dictionary may have levels that no row has.
                         Err(_) => match codes.iter().position(|&own| own as usize == code) {
                             Some(row) => {
                                 Err(unseen_level(&feature.column, level, &row_name(block.position(row))))
@@ -331,7 +331,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Where a column of numbers that was read as text first has what is no number, and what that is.
+/// The first row of a text column that is not a number, and a description of its value.
 pub(crate) fn stray_text(codes: &[u32], levels: &[String]) -> (usize, String) {
     let is_number =
         |code: &u32| levels.get(*code as usize).is_none_or(|level| level.trim().parse::<f64>().is_ok());
@@ -352,8 +352,8 @@ pub(crate) fn unseen_level(column: &str, level: &str, row: &str) -> crate::base:
 }
 
 impl Label {
-    /// Refuses a block of rows with a label that is neither of the two values; [`Encoding::encoder`] takes all that is not
-    /// positive for negative. Data that an encoding was learnt from needs no such check, other data does.
+    /// Returns an error if a label in the block is neither of the two values. [`Encoding::encoder`] does not check this and treats every
+    /// other value as negative. Only data that the encoding was not learnt from needs the check.
     pub fn check(&self, block: &Block, column: &Column) -> Result<()> {
         let number = |value: &LabelValue| match value {
             LabelValue::Number(number) => Some(*number),
@@ -392,7 +392,7 @@ impl Label {
     }
 }
 
-/// Where the signs `y` come from.
+/// The input of the signs `y`.
 enum LabelInput<'a> {
     Number { values: &'a [f64], positive: f64 },
     Text { codes: &'a [u32], positive: Option<u32> },
@@ -421,7 +421,7 @@ impl<'a> LabelInput<'a> {
     }
 }
 
-/// Room for one tile.
+/// Buffers for one tile.
 #[derive(Clone, Debug)]
 pub struct Scratch {
     z: Vec<Lane>,
@@ -430,35 +430,35 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Room for points of dimension `dim`.
+    /// Buffers for points of dimension `dim`.
     pub fn new(dim: usize) -> Scratch {
         Scratch { z: vec![Lane::ZERO; dim], w: Lane::ZERO, y: Lane::ZERO }
     }
 }
 
 impl Encoder<'_> {
-    /// Room for its tiles.
+    /// Buffers for its tiles.
     pub fn scratch(&self) -> Scratch {
         Scratch::new(self.dim)
     }
 
-    /// How many tiles the block has.
+    /// The number of tiles in the block.
     pub fn tiles(&self) -> usize {
         self.block.len.div_ceil(TILE)
     }
 
-    /// The tiles in parts, each with what belongs to its rows, of which there is one a row.
-    pub(crate) fn parts_with<'n, T>(&self, mut numbers: &'n mut [T]) -> Vec<(Range<usize>, &'n mut [T])> {
-        let with_numbers = |tiles: Range<usize>| {
-            let rows = (tiles.len() * TILE).min(numbers.len());
-            let (own, rest) = std::mem::take(&mut numbers).split_at_mut(rows);
-            numbers = rest;
+    /// Splits the tiles into parts for parallel work. Each part comes with its slice of `values`, which has one value per row.
+    pub(crate) fn parts_with<'n, T>(&self, mut values: &'n mut [T]) -> Vec<(Range<usize>, &'n mut [T])> {
+        let with_values = |tiles: Range<usize>| {
+            let rows = (tiles.len() * TILE).min(values.len());
+            let (own, rest) = std::mem::take(&mut values).split_at_mut(rows);
+            values = rest;
             (tiles, own)
         };
-        part_ranges(self.tiles()).map(with_numbers).collect()
+        part_ranges(self.tiles()).map(with_values).collect()
     }
 
-    /// Tile `t`: rows `t·TILE` and on of the block, as points `z = y·x` with their weights.
+    /// Tile `t`: the rows from `t·TILE` on, as points `z = y·x` with their weights.
     pub fn tile<'s>(&'s self, t: usize, scratch: &'s mut Scratch) -> Tile<'s> {
         let rows = t * TILE..self.block.len.min((t + 1) * TILE);
         let len = rows.len();
@@ -511,7 +511,7 @@ impl Encoder<'_> {
 }
 
 impl Input<'_> {
-    /// Encodes some rows into their lanes of a tile.
+    /// Writes some rows to their lanes of a tile.
     #[inline(always)]
     fn fill(&self, rows: Range<usize>, y: &Lane, z: &mut [Lane]) {
         match self {
@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_another_kind_are_told_with_what_is_strange() {
+    fn a_column_of_another_kind_is_an_error() {
         let told = |columns: Vec<Column>| {
             let block = Block::new(0, 0, Segment { columns, len: 3 });
             encoding().encoder(&block).err().map(|error| error.to_string())
@@ -629,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_block_are_all_of_it() {
+    fn parts_cover_the_block() {
         let encoding = encoding();
         for rows in [0, 1, TILE - 1, TILE, TILE + 1, 4 * TILE, 5 * TILE, 9 * TILE + 1] {
             let block = block(rows);
@@ -645,7 +645,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_back_gives_the_same_linear_predictor() {
+    fn the_users_scale_gives_the_same_linear_predictor() {
         let encoding = encoding();
         let theta = [0.3, -1.2, 0.5, 0.7];
         let beta = encoding.to_user_scale(&theta);

@@ -71,17 +71,17 @@ pub(crate) fn open_with_text(
     Ok(Reopened { source: open(&options)?, stored })
 }
 
-/// Rows and what tells them from others.
+/// The number of rows and their fingerprint, which identify the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// How many there are.
+    /// The number of rows.
     pub rows: u64,
     /// Their fingerprint.
     pub fingerprint: Fingerprint,
 }
 
 impl Identity {
-    /// That of a block's rows.
+    /// The identity of the rows of a block.
     pub fn of(block: &Block) -> Identity {
         Identity { rows: block.len as u64, fingerprint: Fingerprint::of(block) }
     }
@@ -92,7 +92,7 @@ impl Identity {
         self.fingerprint.merge(other.fingerprint);
     }
 
-    /// Refuses rows that are not the recorded ones.
+    /// Returns an error if the rows differ from the recorded ones.
     pub fn expect(&self, recorded: Identity) -> Result<()> {
         let what = if self.rows != recorded.rows {
             format!("it has {} rows in use, and {} were recorded", self.rows, recorded.rows)
@@ -105,10 +105,10 @@ impl Identity {
     }
 }
 
-/// The pass that recognises data, where no other pass does so on its way.
+/// The pass that computes the identity of the data.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Recognising<'a> {
-    /// Whose labels the rows must have.
+    /// If given, the rows must have its labels.
     encoding: Option<Cow<'a, Encoding>>,
 }
 
@@ -130,7 +130,7 @@ impl Pass for Recognising<'_> {
     }
 }
 
-/// What an engine's rows are: one pass.
+/// The identity of the rows of an engine, in one pass.
 pub fn identity(engine: &impl Engine) -> Result<Identity> {
     Ok(engine.run(&Recognising { encoding: None })?.unwrap_or_default())
 }
@@ -138,7 +138,7 @@ pub fn identity(engine: &impl Engine) -> Result<Identity> {
 /// The same for rows whose labels must be those of an encoding.
 ///
 /// # Errors
-/// If one is neither of the two.
+/// If a row has another label.
 pub fn identity_as(engine: &impl Engine, encoding: &Encoding) -> Result<Identity> {
     Ok(engine.run(&Recognising { encoding: Some(Cow::Borrowed(encoding)) })?.unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! Turns columns into the model's points `z = y·x`, and learns from the data how to.
+//! The encoding of table columns as the model's points `z = y·x`, and the survey that learns it from the data.
 
 mod coding;
 pub mod full_data;

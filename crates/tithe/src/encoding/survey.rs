@@ -1,5 +1,5 @@
-//! The first look at all rows: what the encoding needs (moments, levels, label values), what is wrong with
-//! the data, and a uniform choice of rows for the clustering. One pass.
+//! The first pass over all rows: learns the encoding (moments, levels, label values), finds unusable values, and selects rows uniformly
+//! for the clustering.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,20 +19,20 @@ use crate::engine::pass::Pass;
 use crate::engine::{Engine, Missing};
 use crate::reservoir::slots::{Picked, Racer, Races, Slots};
 
-/// What the encoding should be like.
+/// Settings of the encoding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EncodingSettings {
     /// Add an intercept.
     pub intercept: bool,
-    /// Scale columns of numbers to standard deviation 1 and, where there is an intercept, centre them.
+    /// Scale columns of numbers to standard deviation 1 and, if the model has an intercept, centre them.
     pub standardize: bool,
-    /// The label's positive value; needed only where the label is text.
+    /// The positive value of the label; needed only if the label is text.
     pub positive: Option<String>,
-    /// Most levels that a column of text may have.
+    /// The largest number of levels of a text column.
     pub max_levels: usize,
-    /// The encoding itself, where it is known and nothing is to be learnt: the data must fit it.
+    /// A known encoding to use instead of learning one; the data must fit it.
     pub known: Option<Encoding>,
-    /// What becomes of levels that were not there when the encoding was learnt.
+    /// The treatment of levels that did not occur when the encoding was learnt.
     pub unseen: Unseen,
 }
 
@@ -50,7 +50,7 @@ impl Default for EncodingSettings {
 }
 
 impl EncodingSettings {
-    /// Refuses what contradicts an encoding that is already known: it is used as it is.
+    /// Returns an error if a setting contradicts a known encoding, which is used unchanged.
     pub fn check_against(
         &self,
         known: &Encoding,
@@ -79,17 +79,17 @@ impl EncodingSettings {
     }
 }
 
-/// The pass.
+/// The survey as a pass.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Survey {
-    /// How many of the columns are features.
+    /// The number of features; they are the first columns.
     features: usize,
     max_levels: usize,
     races: Races,
     seed: Seed,
 }
 
-/// What the pass found, for some blocks.
+/// The state of the pass for some blocks.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Found {
     rows_read: u64,
@@ -108,62 +108,62 @@ struct ColumnFound {
     not_positive: Option<(u64, f64)>,
 }
 
-/// Values that cannot be computed with.
+/// The unusable values of a column.
 #[derive(Default, Serialize, Deserialize)]
 struct Flaws {
     missing: u64,
     infinite: u64,
     inexact: u64,
-    /// The first row that has one.
+    /// The first row with such a value.
     first: Option<RowSet>,
 }
 
-/// How much there is of a value, by weight, and the position of the first row that has it.
+/// The total weight of the rows with a value, and the position of the first of them.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Seen {
     mass: f64,
     first: u64,
 }
 
-/// The levels of a column of text, while there are not too many.
+/// The levels of a text column, up to a limit.
 #[derive(Default, Serialize, Deserialize)]
 struct Levels {
     seen: BTreeMap<String, Seen>,
     too_many: bool,
 }
 
-/// The distinct numbers of the label; more than two are too many, so few are kept. Every row counts once.
+/// The distinct numbers of the label, each with its number of rows. More than two are an error, so only [`NUMBERS_KEPT`] are stored.
 #[derive(Default, Serialize, Deserialize)]
 struct Numbers(Vec<(f64, Seen)>);
 
 const NUMBERS_KEPT: usize = 4;
 
-/// Columns of a faulty row that are shown.
+/// The number of columns that a message shows of a row with an unusable value.
 const ROW_SHOWN: usize = 8;
 
-/// What a survey gives to the driver.
+/// The result of the survey.
 pub struct Learnt {
     /// The encoding.
     pub encoding: Encoding,
-    /// Rows of the input.
+    /// The number of rows in the input.
     pub rows_read: u64,
-    /// Rows in use; the others were dropped for a missing value.
+    /// The number of rows in use; the others were dropped because of an unusable value.
     pub rows: u64,
     /// The sum of the weights of the rows in use.
     pub mass: f64,
-    /// What tells these rows from others.
+    /// The fingerprint of the rows in use.
     pub fingerprint: Fingerprint,
-    /// Rows chosen uniformly (by weight): 1,000 times for each cluster.
+    /// Rows selected in proportion to their weights: 1,000 selections per cluster.
     pub picks: Picked,
-    /// The first of these, at most 2.5 % of the data: the clustering looks at them.
+    /// The first of these, at most 2.5 % of the data, for the clustering.
     pub clustering_picks: Picked,
-    /// Mean and standard deviation of each feature that holds numbers.
+    /// The mean and standard deviation of each feature of numbers.
     pub moments: Vec<Option<(f64, f64)>>,
-    /// Things the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
-/// Runs the survey and learns the encoding; chooses rows for a clustering with `clusters` centres.
+/// Runs the survey: learns the encoding, and selects rows for a clustering with `clusters` centres.
 pub fn survey(
     engine: &impl Engine,
     settings: &EncodingSettings,
@@ -186,7 +186,7 @@ pub fn survey(
         (field.kind == Kind::Number).then(|| (mean, (squares / mass).sqrt()))
     });
     let moments = moments.collect();
-    // L = min(1000k, 0.025 N), but enough for a clustering to make sense of where N is small.
+    // L = min(1000k, 0.025 N), but at least 20 rows per cluster if N is small.
     let wanted = (found.rows / 40).max(20 * clusters as u64) as usize;
     let mass = found.picks.total;
     let finish = |slots: Slots| slots.finish().ok_or_else(|| no_rows(nothing_in(table)));
@@ -210,8 +210,7 @@ pub fn survey(
     })
 }
 
-/// Checks rows of a table before they are taken in for good: all values can be used, and where the encoding is known, it knows
-/// their levels and labels.
+/// Checks rows before they are added to a stream: all values are usable and, if the encoding is known, it has their levels and labels.
 pub(crate) fn check_rows(
     table: &Table,
     block: &Block,
@@ -271,12 +270,10 @@ impl Pass for Survey {
                 racer.race(block, if usable { weights } else { &[] }, &mut rng)
             }
         };
-        // Without weights the label is summed like the features: its hash comes with it.
-        let summed = if weights.is_some() { features } else { block.columns.len() };
         let hasher = RowHasher::new(block);
         let parts = part_ranges(block.len.div_ceil(STRIP)).collect();
-        let swept = process_parts(parts, |strips| Swept::of(block, strips, weights, &hasher, summed));
-        let mut all = Swept::nothing(summed);
+        let swept = process_parts(parts, |strips| Swept::of(block, strips, weights, &hasher, features));
+        let mut all = Swept::nothing(features);
         swept.into_iter().for_each(|swept| all.merge(swept));
         let Swept { moments, fingerprint } = all;
         let columns = block
@@ -320,7 +317,7 @@ impl Pass for Survey {
     }
 }
 
-/// What one look at some rows finds.
+/// Moments and fingerprint of some rows.
 struct Swept {
     moments: Vec<Moments>,
     fingerprint: Fingerprint,
@@ -338,9 +335,9 @@ impl Swept {
         strips: Range<usize>,
         weights: Option<&[f64]>,
         hasher: &RowHasher<'_>,
-        summed: usize,
+        features: usize,
     ) -> Swept {
-        let mut sums: Vec<MomentSums> = vec![MomentSums::default(); summed];
+        let mut sums: Vec<MomentSums> = vec![MomentSums::default(); features];
         let mut fingerprint = Fingerprint::default();
         for strip in strips {
             let rows = strip * STRIP..block.len.min((strip + 1) * STRIP);
@@ -357,7 +354,7 @@ impl Swept {
 }
 
 impl Survey {
-    /// How many levels of a column are kept: of a feature as many as it may have, of the label a few.
+    /// The number of levels to store of a column: all that a feature may have, a few of the label.
     fn levels_kept(&self, column: usize) -> usize {
         if column < self.features { self.max_levels } else { NUMBERS_KEPT }
     }
@@ -398,7 +395,7 @@ fn number_feature(block: &Block, values: &[f64], moments: Moments) -> ColumnFoun
 fn number_label(block: &Block, values: &[f64]) -> ColumnFound {
     let mut numbers = Numbers::default();
     let mut flaws = Flaws::default();
-    // Nearly always all rows hold one of the first two values.
+    // Usually all rows have one of the first two values, so a vectorised count is enough.
     for (row, &value) in values.iter().enumerate() {
         if numbers.0.len() == 2 {
             break;
@@ -514,7 +511,7 @@ impl Numbers {
     }
 }
 
-/// Refuses data that cannot be used, with all that is wrong with it in one message.
+/// Returns an error if the data has unusable values; one message lists all columns that have any.
 fn check(table: &Table, found: &Found, missing: Missing, row_name: &dyn Fn(u64) -> String) -> Result<()> {
     if found.rows == 0 && found.rows_read > 0 {
         return Err(no_rows(format!(
@@ -530,7 +527,7 @@ fn check(table: &Table, found: &Found, missing: Missing, row_name: &dyn Fn(u64) 
         .collect();
     if missing == Missing::Error && !flaws.is_empty() {
         let mut what = format!("values that cannot be used in {}", flaws.join(", "));
-        // Rows that stand in no file are found by what they hold.
+        // A row that is not in a file is identified by its values.
         if table.source().files().is_empty()
             && let Some((at, row)) =
                 found.columns.iter().zip(0..).find_map(|(c, at)| Some((at, c.flaws.first.as_ref()?)))
@@ -571,7 +568,7 @@ fn check(table: &Table, found: &Found, missing: Missing, row_name: &dyn Fn(u64) 
     Ok(())
 }
 
-/// A row in words, as far as the columns about `at`.
+/// The values of a row as text, for the columns near column `at`.
 fn shown(fields: &[Field], row: &RowSet, at: usize) -> String {
     let start = at.saturating_sub(ROW_SHOWN / 2).min(fields.len().saturating_sub(ROW_SHOWN));
     let shown = (start..fields.len().min(start + ROW_SHOWN))
@@ -614,7 +611,7 @@ fn learn(
     Ok((encoding, warnings))
 }
 
-/// The known encoding, if the data is of its columns, its levels and its two classes.
+/// The known encoding, if the data has its columns, levels and label values.
 fn fitting(
     known: &Encoding,
     unseen: Unseen,
@@ -640,7 +637,7 @@ fn fitting(
     {
         if let Coding::Number { center, scale } = feature.coding {
             let far = ((mean - center).abs() + (squares / mass).sqrt()) / scale;
-            // Columns of text have neither mass nor mean.
+            // Text columns have mass 0.
             if *mass > 0.0 && !(far * far * mass).is_finite() {
                 return Err(too_large(feature.column.clone()));
             }
@@ -692,7 +689,7 @@ fn feature(
             "column '{column}' is constant: it is kept, but the data says nothing about its coefficient"
         ));
     };
-    // A constant other than 0 is an intercept where the model has no other.
+    // A constant other than 0 is an intercept, if the model has no other.
     let is_intercept = |mean: f64| !settings.intercept && mean != 0.0;
     let coding = match field.kind {
         Kind::Boolean => {
@@ -721,7 +718,7 @@ fn feature(
                 }
                 .into());
             }
-            // The most frequent level; of equals the first in the alphabet.
+            // The most frequent level; of equally frequent ones the first alphabetically.
             let reference = found
                 .levels
                 .seen
@@ -748,7 +745,7 @@ fn unsupported(field: &Field) -> Error {
     ErrorKind::Column { column: field.name.clone(), what, help: None }.into()
 }
 
-/// The label's values, the first few of them, in order.
+/// The values of the label, sorted; at most [`NUMBERS_KEPT`].
 fn label_values(field: &Field, found: &ColumnFound) -> Result<Vec<(LabelValue, Seen)>> {
     let numbers = found.numbers.0.iter();
     let levels = found.levels.seen.iter();
@@ -791,7 +788,7 @@ fn label(
         }
         2 if !found.levels.too_many => {}
         _ => {
-            // Of three, one is often a slip: it helps to know where it is. Of more, the rest is not listed.
+            // If there are three values, the rarest is often a typing error, so say where it is.
             let more = match &seen[..] {
                 [_, _, _] => seen.iter().min_by(|a, b| a.1.mass.total_cmp(&b.1.mass)).map_or(
                     String::new(),
@@ -831,7 +828,7 @@ fn label(
     Ok(Label { column, negative: values[1 - positive].clone(), positive: values[positive].clone() })
 }
 
-/// Which of two labels is the larger, if they are categories called by numbers, or by false and true.
+/// The index of the larger of two labels, if they are text that represents numbers or booleans.
 fn larger(first: &LabelValue, second: &LabelValue) -> Option<usize> {
     let (first, second) = (first.to_string(), second.to_string());
     if (&first[..], &second[..]) == ("false", "true") {
@@ -842,7 +839,7 @@ fn larger(first: &LabelValue, second: &LabelValue) -> Option<usize> {
     (first != second).then_some(usize::from(second > first))
 }
 
-/// True if the user's word names the value: `1`, `1.0` and `+1` are the same number.
+/// True if the user's text denotes the value: `1`, `1.0` and `+1` are the same number.
 fn is_named(value: &LabelValue, wanted: &str) -> bool {
     match value {
         LabelValue::Number(number) => wanted.trim().parse::<f64>().is_ok_and(|wanted| wanted == *number),
@@ -857,7 +854,7 @@ pub(super) mod tests {
     use crate::data::block::{Segment, TextBuilder};
 
     #[test]
-    fn categories_called_by_numbers_have_an_order() {
+    fn labels_that_represent_numbers_are_ordered() {
         let larger = |first: &str, second: &str| {
             larger(&LabelValue::Text(first.to_string()), &LabelValue::Text(second.to_string()))
         };
@@ -876,7 +873,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_fingerprint_is_that_of_the_rows_whatever_the_columns_are() {
+    fn the_fingerprint_is_that_of_the_rows_for_any_columns() {
         let len = 2500;
         let text = || {
             let mut text = TextBuilder::default();
@@ -898,9 +895,9 @@ pub(super) mod tests {
         }
     }
 
-    /// A block of more parts than one, the last of them short; its column of numbers rises, so that its parts have other means.
+    /// A block of several parts, the last of them short. Its column of numbers is increasing, so that the parts have different means.
     #[test]
-    fn a_block_in_parts_is_surveyed_as_a_whole_by_any_number_of_threads() {
+    fn the_survey_of_a_block_does_not_depend_on_the_threads() {
         let len = 5 * STRIP + 3;
         let rising: Vec<f64> = numbers(len, 1).iter().zip(0..).map(|(x, row)| x + f64::from(row)).collect();
         let mut text = TextBuilder::default();
@@ -964,10 +961,10 @@ pub(super) mod tests {
             for (row, value) in values.iter().enumerate().filter(|(_, value)| value.is_finite()) {
                 plain.add(*value, Seen { mass: 1.0, first: block.position(row) });
             }
-            let told = |numbers: &Numbers| -> Vec<(f64, f64, u64)> {
+            let as_tuples = |numbers: &Numbers| -> Vec<(f64, f64, u64)> {
                 numbers.0.iter().map(|(value, seen)| (*value, seen.mass, seen.first)).collect()
             };
-            assert_eq!(told(&found.numbers), told(&plain), "{values:?}");
+            assert_eq!(as_tuples(&found.numbers), as_tuples(&plain), "{values:?}");
             assert_eq!(found.flaws.missing, values.iter().filter(|value| value.is_nan()).count() as u64);
             assert_eq!(
                 found.flaws.infinite,
