@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The stages in order; CONTRIBUTING.md states the same.
-const STAGES: [&str; 12] = [
+const STAGES: [&str; 13] = [
     "base",
     "data",
     "engine",
@@ -19,6 +19,7 @@ const STAGES: [&str; 12] = [
     "results",
     "stream",
     "distributed",
+    "options",
 ];
 
 type Imports = BTreeMap<String, BTreeSet<String>>;
