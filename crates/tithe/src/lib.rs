@@ -1,58 +1,127 @@
-//! Tithe turns a huge labelled table into a few hundred weighted rows that give the same Bayesian
-//! logistic-regression posterior.
-//!
-//! The way through: a source of rows, the encoding that turns them into points `z = y·x`, a
-//! clustering, sensitivity bounds, selection, and a coreset; then the model on its rows,
-//! draws by mcmc, and their diagnostics. `build` is the driver, and reads like Algorithm 1 of
-//! Huggins, Campbell and Broderick, *Coresets for Scalable Bayesian Logistic Regression* (2016), whose notation
-//! is used throughout: rows `x_n`, labels `y_n ∈ {−1, +1}`, `φ(s) = ln(1 + e^{−s})`, log-likelihood
-//! `L(θ) = −Σ w_n φ(z_n·θ)`. All data is weighted data; raw data has `w_n = 1`.
-//!
-//! Whatever touches all rows is a `Pass`, run by an `Engine` on all cores, from memory or
-//! from files larger than memory, with the same bytes as the result; or by a `ClusterEngine`, where the rows are
-//! on many machines.
+//! Tithe turns a huge labelled table into a few hundred weighted rows that give the same Bayesian logistic-regression
+//! posterior, says how close it got, and draws from it.
 //!
 //! ```
-//! use tithe::coreset::build::{build, BuildSettings};
-//! use tithe::coreset::file::{read_coreset, write_coreset};
-//! use tithe::data::sink::Output;
-//! use tithe::coreset::selection::Size;
-//! use tithe::data::source::{open, OpenOptions};
-//! use tithe::data::table::Roles;
+//! use tithe::{BuildSettings, Data, Fit, FitSettings};
 //!
-//! # fn main() -> tithe::base::error::Result<()> {
+//! # fn main() -> tithe::Result<()> {
 //! # let folder = tempfile::tempdir().expect("a folder");
 //! # let clicks = folder.path().join("clicks.csv");
+//! # let posterior = folder.path().join("posterior.parquet");
 //! # let rows: String = (0..5000)
 //! #     .map(|n| format!("{},{},{}\n", n % 97, ["ad", "mail", "web"][n % 3], u8::from(n % 97 * (n % 7) > 150)))
 //! #     .collect();
 //! # std::fs::write(&clicks, format!("age,origin,clicked\n{rows}")).expect("a file");
-//! # let core = folder.path().join("core.parquet");
-//! let data = open(&[clicks.display().to_string()], &OpenOptions::default())?;
-//! let roles = Roles { label: "clicked".into(), ..Roles::default() };
-//! let settings = BuildSettings { size: Size::Rows(200), ..BuildSettings::default() };
-//! let coreset = build(data, &roles, &settings)?;
+//! let data = Data::new(&clicks, "clicked"); // any number of Parquet, CSV, … files
+//! let coreset = data.build(&BuildSettings::with_rows(200))?;
+//! assert!(coreset.len() <= 200 && coreset.rows_represented() == 5000);
 //!
-//! assert!(coreset.rows.len() <= 200);
-//! assert_eq!(coreset.encoding.coefficient_names(), ["intercept", "age", "origin=mail", "origin=web"]);
-//! write_coreset(&coreset, Output::create(&core)?)?;
-//! assert_eq!(read_coreset(&core)?.weights, coreset.weights);
+//! let fit = coreset.fit(&FitSettings::default())?;
+//! println!("{fit}"); // mean, sd and interval of each coefficient on your own scale
+//! fit.write(&posterior)?;
+//! assert_eq!(Fit::read(&posterior)?.summary[1].name, "age");
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! The method starts from Huggins, Campbell and Broderick, *Coresets for Scalable Bayesian Logistic Regression* (2016), whose
+//! notation the sources use: rows `x_n`, labels `y_n ∈ {−1, +1}`, `z_n = y_n x_n`, `φ(s) = ln(1 + e^{−s})`, log-likelihood
+//! `L(θ) = −Σ w_n φ(z_n·θ)`. The [default method](Method::Calibrated) goes past the paper: it weights the rows so that
+//! gradient and Hessian at the full data's mode are matched, and its [`Certificate`] measures what it reached.
+//!
+//! The crate exports what is listed here and nothing else. The feature `internals` makes all modules public for the other
+//! crates of this project; it comes with no promise of stability.
 
 #![forbid(unsafe_code)]
+// What only the command line, Python and the experiments use is dead code to a plain build of this crate.
+#![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 
-pub mod base;
-pub mod coreset;
-pub mod data;
-pub mod distributed;
-pub mod encoding;
-pub mod engine;
-pub mod mcmc;
-pub mod mode;
-pub mod model;
+#[cfg(not(feature = "internals"))]
+mod options;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod options;
+#[cfg(not(feature = "internals"))]
+mod api;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod api;
+#[cfg(not(feature = "internals"))]
+mod base;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod base;
+#[cfg(not(feature = "internals"))]
+mod coreset;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod coreset;
+#[cfg(not(feature = "internals"))]
+mod data;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod data;
+#[cfg(not(feature = "internals"))]
+mod distributed;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod distributed;
+#[cfg(not(feature = "internals"))]
+mod encoding;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod encoding;
+#[cfg(not(feature = "internals"))]
+mod engine;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod engine;
+#[cfg(not(feature = "internals"))]
+mod mcmc;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod mcmc;
+#[cfg(not(feature = "internals"))]
+mod mode;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod mode;
+#[cfg(not(feature = "internals"))]
+mod model;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod model;
+#[cfg(not(feature = "internals"))]
+mod reservoir;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod reservoir;
+#[cfg(not(feature = "internals"))]
+mod results;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod results;
+#[cfg(not(feature = "internals"))]
+mod stream;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod stream;
+
+pub use api::Data;
+pub use base::error::{Error, ErrorKind, Result};
+pub use base::progress::{Event, Observer, Silent};
+pub use base::rng::Seed;
+pub use coreset::calibration::certificate::{Certificate, Deficiency, Verdict};
+pub use coreset::selection::Size;
+pub use coreset::sensitivity::{CenterRule, Radius};
+pub use coreset::settings::BuildSettings;
+pub use coreset::{Coreset, Method};
+pub use encoding::Unseen;
+pub use encoding::survey::EncodingSettings;
+pub use engine::Missing;
+pub use mcmc::diagnostics::{CoefficientSummary, Finding};
+pub use mcmc::{Sampler, Settings as DrawSettings};
+pub use model::{Prior, PriorChoice};
+pub use results::fit::{Fit, FitSettings};
+pub use results::predict::{PredictSettings, Prediction};
+pub use results::verify::{Figures, Judgement, Verification, VerifySettings};

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The stages in order; CONTRIBUTING.md states the same.
-const STAGES: [&str; 13] = [
+const STAGES: [&str; 14] = [
     "base",
     "data",
     "engine",
@@ -20,6 +20,7 @@ const STAGES: [&str; 13] = [
     "stream",
     "distributed",
     "options",
+    "api",
 ];
 
 type Imports = BTreeMap<String, BTreeSet<String>>;

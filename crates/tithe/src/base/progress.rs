@@ -2,6 +2,7 @@
 
 /// What happens during long work.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Event {
     /// A pass over the data begins.
     PassStarted {

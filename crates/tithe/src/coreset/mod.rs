@@ -23,20 +23,26 @@ use crate::encoding::{Coding, Encoding, Feature, LabelValue, Scratch};
 
 /// A few weighted rows that stand for all of them.
 #[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Coreset {
+    #[doc(hidden)]
     /// The columns: the features', then the label's.
     pub fields: Vec<Field>,
+    #[doc(hidden)]
     /// The rows, in the user's own units, in the order of the input.
     pub rows: RowSet,
     /// Their weights `γ_n`.
     pub weights: Vec<f64>,
+    #[doc(hidden)]
     /// How the rows become points.
     pub encoding: Encoding,
+    #[doc(hidden)]
     /// How the coreset was made.
     pub provenance: Provenance,
 }
 
 impl Coreset {
+    #[doc(hidden)]
     /// The rows as weighted points.
     pub fn points(&self) -> Result<Points> {
         let mut points = points(&self.encoding, &self.rows)?;
@@ -44,6 +50,7 @@ impl Coreset {
         Ok(points)
     }
 
+    #[doc(hidden)]
     /// The rows in the user's own units, row by row: one number for each coefficient but the intercept (text one-hot).
     pub fn own_units(&self) -> Result<Vec<f64>> {
         let features = &self.encoding.features;
@@ -70,6 +77,7 @@ impl Coreset {
         Ok(x)
     }
 
+    #[doc(hidden)]
     /// For each row, whether its label is the positive one.
     pub fn labels(&self) -> Result<Vec<bool>> {
         let label = &self.encoding.label;

@@ -12,6 +12,7 @@ use crate::engine::Missing;
 /// How rows are chosen; from the best way to the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Method {
     /// By sensitivity and by what matters near the mode, then weighed so that the posterior is the full data's.
     Calibrated,

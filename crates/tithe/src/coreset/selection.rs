@@ -17,6 +17,7 @@ use crate::reservoir::slots::{Racer, Races, Slots};
 /// How many rows a coreset has.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Size {
     /// M, the number of selections. A row selected twice is stored once, so the coreset may have fewer rows.
     Rows(usize),

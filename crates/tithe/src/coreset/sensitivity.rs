@@ -22,6 +22,7 @@ use crate::data::points::{Lane, TILE, Tile};
 /// Which point represents each group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum CenterRule {
     /// The mean of the group without the row itself, as in the lemma.
     #[default]
@@ -33,6 +34,7 @@ pub enum CenterRule {
 /// The radius R of the ball in which the error of a coreset is bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Radius {
     /// R itself.
     Fixed(f64),

@@ -11,6 +11,7 @@ use crate::encoding::survey::EncodingSettings;
 
 /// What coreset to build.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct BuildSettings {
     /// How rows are chosen.
     pub method: Method,
@@ -53,6 +54,16 @@ impl Default for BuildSettings {
 }
 
 impl BuildSettings {
+    /// The default settings with this number of rows.
+    pub fn with_rows(rows: usize) -> BuildSettings {
+        BuildSettings { size: Size::Rows(rows), ..BuildSettings::default() }
+    }
+
+    /// The default settings with as few rows as reach this KL to the full data's posterior, in nats.
+    pub fn with_kl(target: f64) -> BuildSettings {
+        BuildSettings { size: Size::Kl { target }, ..BuildSettings::default() }
+    }
+
     /// Checks that the settings make sense.
     pub fn check(&self) -> Result<()> {
         self.size.check()?;

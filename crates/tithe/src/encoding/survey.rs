@@ -21,6 +21,7 @@ use crate::reservoir::slots::{Picked, Racer, Races, Slots};
 
 /// Settings of the encoding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct EncodingSettings {
     /// Add an intercept.
     pub intercept: bool,
@@ -30,6 +31,7 @@ pub struct EncodingSettings {
     pub positive: Option<String>,
     /// The largest number of levels of a text column.
     pub max_levels: usize,
+    #[doc(hidden)]
     /// A known encoding to use instead of learning one; the data must fit it.
     pub known: Option<Encoding>,
     /// The treatment of levels that did not occur when the encoding was learnt.
@@ -50,6 +52,7 @@ impl Default for EncodingSettings {
 }
 
 impl EncodingSettings {
+    #[doc(hidden)]
     /// Returns an error if a setting contradicts a known encoding, which is used unchanged.
     pub fn check_against(
         &self,

@@ -53,6 +53,7 @@ pub trait Engine: Sync {
 /// What to do with a row that has a missing, infinite or inexact value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Missing {
     /// Stop, and say where they are.
     #[default]

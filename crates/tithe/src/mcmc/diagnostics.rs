@@ -9,6 +9,7 @@ use crate::mcmc::draws::{Draws, Stats};
 
 /// Summary of the draws of one coefficient.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct CoefficientSummary {
     /// The coefficient.
     pub name: String,
@@ -341,6 +342,7 @@ pub(crate) fn normal_quantile(p: f64) -> f64 {
 
 /// A problem with the draws that the user should know about.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Finding {
     /// The kind of problem.
     pub what: Trouble,

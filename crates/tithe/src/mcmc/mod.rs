@@ -23,6 +23,7 @@ use crate::model::{Gaussian, LogDensity};
 /// A sampler. As text: `nuts`, `mala`, `mala-plain`, `laplace`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Sampler {
     /// The no-U-turn sampler, in coordinates whitened by the normal approximation.
     Nuts,
@@ -80,6 +81,7 @@ impl From<Sampler> for String {
 
 /// How many chains and draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Settings {
     /// Number of chains.
     pub chains: usize,

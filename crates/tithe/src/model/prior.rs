@@ -14,6 +14,7 @@ use crate::base::error::{Error, Result, nearest_name};
 /// `spike-slab:SPIKE:SLAB:INCLUSION`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Prior {
     /// Constant density; improper, so the data must determine the coefficient.
     Flat,
@@ -62,11 +63,13 @@ pub struct Local {
 }
 
 impl Prior {
+    #[doc(hidden)]
     /// Log-density, slope and second derivative at `x`. At the kink of the Laplace prior, `x = 0`, the slope is 0.
     pub fn local(&self, x: f64) -> Local {
         self.prepared().local(x)
     }
 
+    #[doc(hidden)]
     /// The prior with its normalising constants computed, for repeated evaluation.
     pub fn prepared(&self) -> Prepared {
         match *self {
@@ -412,6 +415,7 @@ impl Priors {
 
 /// The user's choice of priors.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct PriorChoice {
     /// The prior of every coefficient without its own.
     pub general: Prior,
@@ -429,6 +433,7 @@ impl Default for PriorChoice {
 }
 
 impl PriorChoice {
+    #[doc(hidden)]
     /// The priors of the coefficients with these names; the first is the intercept if there is one.
     pub fn priors(&self, names: &[String], has_intercept: bool) -> Result<Priors> {
         let mut priors = Priors::same(self.general, names.len());

@@ -26,6 +26,7 @@ use crate::model::{Gaussian, LogDensity, Posterior, Prior, PriorChoice, Priors};
 
 /// How to fit.
 #[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct FitSettings {
     /// Which sampler draws.
     pub sampler: Sampler,
@@ -50,17 +51,22 @@ impl Default for FitSettings {
 
 /// A posterior: draws on the user's scale, with everything needed to use and to check them.
 #[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Fit {
+    #[doc(hidden)]
     /// The draws, on the user's scale.
     pub draws: Draws,
+    #[doc(hidden)]
     /// How rows become points; [`Encoding::from_user_scale`] converts a draw to the model's scale.
     pub encoding: Encoding,
+    #[doc(hidden)]
     /// The priors, on the model's scale.
     pub priors: Priors,
     /// The sampler that drew.
     pub sampler: Sampler,
     /// How many chains and draws.
     pub settings: mcmc::Settings,
+    #[doc(hidden)]
     /// The rows that were fitted.
     pub basis: Basis,
     /// A summary of each coefficient.

@@ -24,6 +24,7 @@ use crate::results::fit::Fit;
 
 /// How to predict.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct PredictSettings {
     /// The probability that the interval contains.
     pub interval: f64,
@@ -41,6 +42,7 @@ impl Default for PredictSettings {
 
 /// The posterior distribution of one row's probability.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Prediction {
     /// Its mean: the predictive probability.
     pub mean: f64,

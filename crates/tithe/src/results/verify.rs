@@ -24,6 +24,7 @@ const TRUSTED: f64 = 0.7;
 
 /// How to verify.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct VerifySettings {
     /// Number of draws that are evaluated, evenly spaced.
     pub draws: usize,
@@ -40,6 +41,7 @@ impl Default for VerifySettings {
 /// The verdict on the draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Judgement {
     /// The KL is at most 0.01.
     Indistinguishable,
@@ -53,6 +55,7 @@ pub enum Judgement {
 
 /// Summary of a coefficient on the user's scale.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Figures {
     /// Mean.
     pub mean: f64,
@@ -66,6 +69,7 @@ pub struct Figures {
 
 /// The result of a verification.
 #[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Verification {
     /// The draws that were evaluated, as positions among all draws of all chains.
     pub chosen: Vec<usize>,
@@ -75,6 +79,7 @@ pub struct Verification {
     pub log_posterior: Vec<f64>,
     /// KL from the sampled posterior to the full data's, in nats: half the variance of the log-ratios.
     pub kl: f64,
+    #[doc(hidden)]
     /// The importance weights and `k̂`.
     pub psis: Psis,
     /// The coefficients by the evaluated draws, without weights.
@@ -83,6 +88,7 @@ pub struct Verification {
     pub corrected: Vec<Figures>,
     /// The verdict.
     pub judgement: Judgement,
+    #[doc(hidden)]
     /// Number of rows and fingerprint of the data.
     pub identity: Identity,
     /// Whether the data is the data that was recorded.

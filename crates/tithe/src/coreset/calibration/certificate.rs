@@ -21,6 +21,7 @@ const DEFICIENT: f64 = 0.5;
 
 /// A direction of which the coreset knows too little.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Deficiency {
     /// What the coreset knows of it, as a share of what the full posterior knows.
     pub information: f64,
@@ -30,6 +31,7 @@ pub struct Deficiency {
 
 /// In a word, how good a coreset is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Verdict {
     /// KL below 0.01.
     Indistinguishable,
@@ -44,6 +46,7 @@ pub enum Verdict {
 
 /// How far the coreset's posterior is from the full data's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Certificate {
     /// KL from the coreset's posterior to the full data's, in nats, both Gaussian approximations.
     pub kl: f64,
@@ -95,6 +98,7 @@ impl Certificate {
             .fold((f64::INFINITY, 0.0), |(low, high), &ratio| (ratio.min(low), ratio.max(high)))
     }
 
+    #[doc(hidden)]
     /// Certifies weighted points against the full posterior. The prior is normal with mean 0 and the given precision for each
     /// coefficient; `predicted_kl` is passed on.
     ///

@@ -1,0 +1,7 @@
+//! The short way through the library: files in, coresets and posteriors out.
+
+mod coreset;
+mod data;
+mod fit;
+
+pub use data::Data;
