@@ -119,7 +119,7 @@ pub use coreset::{Coreset, Method};
 pub use encoding::Unseen;
 pub use encoding::survey::EncodingSettings;
 pub use engine::Missing;
-pub use mcmc::diagnostics::{CoefficientSummary, Finding};
+pub use mcmc::diagnostics::{CoefficientSummary, Finding, Trouble};
 pub use mcmc::{Sampler, Settings as DrawSettings};
 pub use model::{Prior, PriorChoice};
 pub use results::fit::{Fit, FitSettings};

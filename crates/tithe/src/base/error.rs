@@ -233,21 +233,25 @@ impl Error {
         }
     }
 
+    #[doc(hidden)]
     /// The operating system refused to `action` the file.
     pub fn io(action: &'static str, path: impl Into<PathBuf>, source: std::io::Error) -> Error {
         ErrorKind::Io { action, path: path.into(), source }.into()
     }
 
+    #[doc(hidden)]
     /// A setting that makes no sense.
     pub fn setting(setting: impl Into<String>, what: impl Into<String>) -> Error {
         ErrorKind::Setting { setting: setting.into(), what: what.into() }.into()
     }
 
+    #[doc(hidden)]
     /// A file that is not what it should be as a whole.
     pub fn malformed(path: &Path, what: impl Into<String>) -> Error {
         ErrorKind::Malformed { path: path.to_path_buf(), what: what.into(), help: None }.into()
     }
 
+    #[doc(hidden)]
     /// A column that is not there; the nearest name is found among `available`.
     pub fn unknown_column<'a>(
         purpose: &'static str,

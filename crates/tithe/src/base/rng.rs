@@ -43,6 +43,7 @@ pub enum Purpose {
 }
 
 impl Seed {
+    #[doc(hidden)]
     /// The stream for `index` (a block, a chain) of a purpose.
     pub fn stream(self, purpose: Purpose, index: u64) -> Rng {
         let mut key = [0u8; 32];
