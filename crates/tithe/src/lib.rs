@@ -37,11 +37,6 @@
 #![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 
 #[cfg(not(feature = "internals"))]
-mod options;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod options;
-#[cfg(not(feature = "internals"))]
 mod api;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
@@ -91,6 +86,11 @@ mod model;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod model;
+#[cfg(not(feature = "internals"))]
+mod options;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod options;
 #[cfg(not(feature = "internals"))]
 mod reservoir;
 #[cfg(feature = "internals")]
