@@ -257,7 +257,10 @@ fn exact_coresets_and_guarantees_are_the_same_and_notice_other_rows() {
                 let changes = Some((from, Change::IsAnother));
                 let error = built(&Here { changes, ..Here::new(split(rows, &[1500, 1500])) });
                 let error = error.expect_err("other rows").to_string();
-                assert!(error.contains("other rows came"), "{method:?} {size:?}: {error}");
+                assert!(
+                    error.contains("the rows are not those that the columns were learnt from"),
+                    "{method:?} {size:?}: {error}"
+                );
             }
         }
     }
@@ -282,7 +285,7 @@ fn data_that_changes_between_passes_is_refused() {
         last = passes.runs.load(Ordering::Relaxed) - 1;
         for from in 1..=last {
             let others = changed(method, from, Change::IsAnother);
-            assert!(others.contains("other rows came than when the columns were learnt"), "{others}");
+            assert!(others.contains("the rows are not those that the columns were learnt from"), "{others}");
         }
     }
     // In another order they are the same.

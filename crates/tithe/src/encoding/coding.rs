@@ -231,15 +231,28 @@ impl Encoding {
         }
     }
 
-    /// Prepares the encoding of a block as points.
+    /// Prepares the encoding of a block as points `z = y·x`.
     pub fn encoder<'a>(&'a self, block: &'a Block) -> Result<Encoder<'a>> {
+        self.encoder_by(block, |column| LabelInput::new(&self.label, column))
+    }
+
+    /// Prepares the encoding of a block that has only the features as rows `x`, for predictions.
+    pub(crate) fn unlabelled_encoder<'a>(&'a self, block: &'a Block) -> Result<Encoder<'a>> {
+        self.encoder_by(block, |_| Ok(LabelInput::Absent))
+    }
+
+    fn encoder_by<'a>(
+        &'a self,
+        block: &'a Block,
+        label: impl FnOnce(Option<&'a Column>) -> Result<LabelInput<'a>>,
+    ) -> Result<Encoder<'a>> {
         let mut lane = usize::from(self.intercept);
         let mut inputs = Vec::with_capacity(self.features.len());
         for (feature, column) in self.features.iter().zip(&block.columns) {
             inputs.push(Input::new(feature, self.unseen, block, column, lane)?);
             lane += feature.width();
         }
-        let label = LabelInput::new(&self.label, &block.columns[self.features.len()])?;
+        let label = label(block.columns.get(self.features.len()))?;
         // The rows of a coreset have no weight column; their weights are stored separately.
         let weights = match (&self.weight, block.columns.get(self.features.len() + 1)) {
             (Some(_), Some(Column::Number(weights))) => Some(&weights[..]),
@@ -394,20 +407,28 @@ impl Label {
 
 /// The input of the signs `y`.
 enum LabelInput<'a> {
-    Number { values: &'a [f64], positive: f64 },
-    Text { codes: &'a [u32], positive: Option<u32> },
+    /// All signs are 1, so that points are the rows themselves.
+    Absent,
+    Number {
+        values: &'a [f64],
+        positive: f64,
+    },
+    Text {
+        codes: &'a [u32],
+        positive: Option<u32>,
+    },
 }
 
 impl<'a> LabelInput<'a> {
-    fn new(label: &Label, column: &'a Column) -> Result<LabelInput<'a>> {
+    fn new(label: &Label, column: Option<&'a Column>) -> Result<LabelInput<'a>> {
         match (&label.positive, column) {
-            (LabelValue::Number(positive), Column::Number(values)) => {
+            (LabelValue::Number(positive), Some(Column::Number(values))) => {
                 Ok(LabelInput::Number { values, positive: *positive })
             }
-            (LabelValue::Boolean(positive), Column::Number(values)) => {
+            (LabelValue::Boolean(positive), Some(Column::Number(values))) => {
                 Ok(LabelInput::Number { values, positive: f64::from(u8::from(*positive)) })
             }
-            (LabelValue::Text(positive), Column::Text { codes, levels }) => {
+            (LabelValue::Text(positive), Some(Column::Text { codes, levels })) => {
                 let positive = levels.iter().position(|level| level == positive).map(|code| code as u32);
                 Ok(LabelInput::Text { codes, positive })
             }
@@ -486,6 +507,7 @@ impl Encoder<'_> {
     fn fill_labels(&self, rows: Range<usize>, y: &mut Lane) {
         y[rows.len()..].fill(0.0);
         match &self.label {
+            LabelInput::Absent => y[..rows.len()].fill(1.0),
             LabelInput::Number { values, positive } => {
                 for (y, value) in y.iter_mut().zip(&values[rows]) {
                     *y = if value == positive { 1.0 } else { -1.0 };

@@ -11,14 +11,14 @@ use rayon::prelude::*;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::math::{softplus_and_slope, vectorized};
 use crate::base::progress::{Event, Observer};
-use crate::data::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE, Segment, TextBuilder};
+use crate::data::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE, Segment};
 use crate::data::points::{Lane, TILE, Tile};
 use crate::data::sink::parquet::free_name;
 use crate::data::sink::{Output, RowFormat, RowWriter};
 use crate::data::source::{Input, OpenOptions, Source, open_inputs};
 pub use crate::encoding::Unseen;
 use crate::encoding::full_data::{Reopened, open_with_text};
-use crate::encoding::{Coding, Encoding, LabelValue, Scratch, stray_text};
+use crate::encoding::{Coding, Encoding, Scratch, stray_text};
 use crate::engine::thread_pool;
 use crate::results::fit::Fit;
 
@@ -285,8 +285,8 @@ impl Plan {
     }
 }
 
-/// The features of a segment as a block. All labels are positive, so that its points `z = y·x` are the rows `x`. Adds the
-/// number of values that are treated as a reference level to `replaced`.
+/// The features of a segment as a block without labels. Adds the number of values that are treated as a reference level to
+/// `replaced`.
 fn block(
     encoding: &Encoding,
     features: &[usize],
@@ -295,20 +295,11 @@ fn block(
     place: &Place,
     replaced: &mut u64,
 ) -> Result<Block> {
-    let mut columns = Vec::with_capacity(features.len() + 1);
+    let mut columns = Vec::with_capacity(features.len());
     for (feature, &at) in encoding.features.iter().zip(features) {
         let column = &segment.columns[at];
         columns.push(usable(&feature.column, &feature.coding, column, unseen, place, replaced)?);
     }
-    columns.push(match &encoding.label.positive {
-        LabelValue::Number(value) => Column::Number(vec![*value; segment.len].into()),
-        LabelValue::Boolean(value) => Column::Number(vec![f64::from(u8::from(*value)); segment.len].into()),
-        LabelValue::Text(value) => {
-            let mut label = TextBuilder::default();
-            (0..segment.len).for_each(|_| label.push(Some(value)));
-            label.finish()
-        }
-    });
     Ok(Block::new(0, 0, Segment { columns, len: segment.len }))
 }
 
@@ -428,12 +419,15 @@ impl ModelDraws {
 
     /// Predictions for the rows of a block.
     fn predict(&self, encoding: &Encoding, block: &Block) -> Result<Vec<Prediction>> {
-        let encoder = encoding.encoder(block)?;
+        let encoder = encoding.unlabelled_encoder(block)?;
         let mut predictions = vec![Prediction::default(); block.len];
-        let room = || (Scratch::new(self.dim), Vec::new());
-        predictions.par_chunks_mut(TILE).enumerate().for_each_init(room, |(scratch, values), (t, into)| {
-            self.predict_tile(&encoder.tile(t, scratch), values, into);
-        });
+        let buffers = || (Scratch::new(self.dim), Vec::new());
+        predictions.par_chunks_mut(TILE).enumerate().for_each_init(
+            buffers,
+            |(scratch, values), (t, into)| {
+                self.predict_tile(&encoder.tile(t, scratch), values, into);
+            },
+        );
         Ok(predictions)
     }
 
