@@ -1,4 +1,4 @@
-"""What the tests share: the command line, and the same data in many forms."""
+"""Fixtures of all tests: the command line, and the same data in several forms."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 
 import tithe
 
-# ArviZ's compiled way to a Monte Carlo error does not work with the NumPy of today.
+# ArviZ's compiled Monte Carlo errors do not work with current NumPy.
 arviz.Numba.disable_numba()
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -22,7 +22,7 @@ TITHE = pathlib.Path(os.environ.get("TITHE", ROOT / "target/debug/tithe")).resol
 
 @pytest.fixture(scope="session")
 def command():
-    """Run a command line and give back what it printed as JSON."""
+    """Run a command and return the JSON that it printed."""
 
     def run(*words, cwd):
         done = subprocess.run([TITHE, *map(str, words), "--json"], cwd=cwd, check=True, capture_output=True, text=True)
@@ -42,13 +42,13 @@ def folder(command, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def table(folder) -> pa.Table:
-    """The same as a pyarrow table."""
+    """The same data as a pyarrow table."""
     return pyarrow.parquet.read_table(folder / "data.parquet")
 
 
 @pytest.fixture(scope="session")
 def matrix(table):
-    """The same as a matrix and its labels."""
+    """The same data as a matrix and its labels."""
     names = table.column_names
     return np.column_stack([table[name].to_numpy() for name in names[:-1]]), table["y"].to_numpy()
 

@@ -1,4 +1,4 @@
-"""The guide's code: examples with what they print, and blocks by their heading."""
+"""The code in the guide: examples with their output, and blocks by heading."""
 
 import doctest
 import pathlib

@@ -1,4 +1,4 @@
-"""A real Spark cluster on this machine: a master and workers as processes of their own, on loopback."""
+"""A real Spark cluster on this machine: a master and workers as separate processes, on loopback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _free_port() -> int:
 
 
 class Standalone:
-    """A master and some workers of one core each; used as a context, so that none is left behind."""
+    """A master and several workers with one core each; a context manager, so that no process remains."""
 
     def __init__(self, folder: pathlib.Path, workers: int = 2, memory: str = "1g") -> None:
         self.folder, self._workers, self._memory = folder, workers, memory
@@ -74,7 +74,7 @@ class Standalone:
 
     def session(self, **settings: str) -> SparkSession:
         """Start a session on the cluster."""
-        # The driver tells the executors which Python to run.
+        # The executors run the Python that the driver names.
         os.environ["PYSPARK_PYTHON"] = sys.executable
         builder = SparkSession.builder.master(self.url).appName("tithe")
         standard = {
@@ -92,7 +92,7 @@ class Standalone:
         return session
 
     def executors(self) -> list[int]:
-        """Give the process ids of the executors."""
+        """Return the process ids of the executors."""
         found = []
         for process in pathlib.Path("/proc").glob("[0-9]*"):
             try:
@@ -106,7 +106,7 @@ class Standalone:
         return sorted(found)
 
     def _workers_ids(self) -> list[int]:
-        # spark-class replaces itself by Java.
+        # spark-class replaces itself with Java.
         return [process.pid for process in self._processes[1:]]
 
     def __exit__(self, *_: object) -> None:

@@ -15,7 +15,7 @@ def on_own_scale(core, theta):
 def agree(ours, beta):
     for i, name in enumerate(ours.coefficients):
         mine, theirs = ours.draws[:, :, i], beta[:, :, i]
-        # Four combined Monte Carlo errors: of 22 comparisons a right program would fail once in 700 seeds.
+        # Four combined Monte Carlo errors: of 22 comparisons a correct program would fail once in 700 seeds.
         error = np.hypot(arviz.mcse(mine, method="mean"), arviz.mcse(theirs, method="mean"))
         assert abs(mine.mean() - theirs.mean()) < 4 * error, name
         error = np.hypot(arviz.mcse(mine, method="sd"), arviz.mcse(theirs, method="sd"))

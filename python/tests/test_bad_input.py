@@ -1,4 +1,4 @@
-"""Wrong input as Python users give it: each with its class and its message."""
+"""Invalid input from Python: each case with its exception class and message."""
 
 import errno
 import pickle

@@ -1,4 +1,4 @@
-"""The guide's examples print what the guide says; the notebook runs."""
+"""The examples print what the guide shows; the notebook runs."""
 
 import doctest
 import re
@@ -11,7 +11,7 @@ import pytest
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e-?\d+)?")
 
 
-#: NumPy pads a number that happens to be short.
+#: NumPy pads short numbers.
 PADDING = re.compile(r"\s+(?=[,\]])")
 #: Figures that depend on the random draws: another order of additions gives others.
 RANDOM = re.compile(r"(smallest ESS|Pareto k) [\d.e-]+")

@@ -1,4 +1,4 @@
-"""The same data by every way in gives the same coreset; column names and types survive."""
+"""The same data in every form gives the same coreset; column names and types are preserved."""
 
 import pathlib
 
@@ -268,7 +268,7 @@ def test_categories_are_one_hot_whatever_stands_for_them(tmp_path):
     )
     core = tithe.build(frame, label="y", size=80)
     assert core.coefficients == ["intercept", "a", "g=1", "g=2", "b=false", "f=1.5"]
-    # Categories called by numbers need nobody to say which is the positive one.
+    # Numeric categories do not need positive=.
     assert core.classes == ["0", "1"]
     frame.to_parquet(tmp_path / "frame.parquet")
     again = tithe.build(tmp_path / "frame.parquet", label="y", size=80)

@@ -1,4 +1,4 @@
-"""How the package behaves while it works: Ctrl-C, threads, memory, progress, warnings; and what it shows of itself."""
+"""How the package behaves while it works: Ctrl-C, threads, memory, progress, warnings, documentation."""
 
 import doctest
 import inspect
@@ -61,7 +61,7 @@ def test_ctrl_c_stops_within_a_second(work):
 
 
 def test_two_builds_in_two_threads_run_at_once(table):
-    # Each build's data waits for the other's: one after the other they would never end.
+    # Each build waits for the data of the other: run one after the other, they would never end.
     meeting = threading.Barrier(2, timeout=60)
 
     def batches():

@@ -1,4 +1,4 @@
-"""What comes out: frames, ArviZ, predictions, pickles, and what a notebook shows."""
+"""Outputs: data frames, ArviZ, predictions, pickles, and the display in notebooks."""
 
 import dataclasses
 import inspect

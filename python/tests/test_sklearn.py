@@ -1,4 +1,4 @@
-"""The estimators among scikit-learn's own tools."""
+"""The estimators together with scikit-learn's own tools."""
 
 import pickle
 
@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import tithe
 
-#: Fewer draws than by default: the checks fit some hundred times.
+#: Fewer draws than by default, because the checks fit several hundred times.
 FAST = {"chains": 2, "draws": 300, "warmup": 300}
 
 
@@ -134,11 +134,11 @@ def test_partial_fit_is_a_stream(matrix):
         model.partial_fit(X[start : start + 3_000], y[start : start + 3_000], classes=[-1, 1])
     assert model.coreset_.n_rows == 20_000 and len(model.coreset_) <= 300
     whole = tithe.LogisticRegression(size=300, random_state=0).fit(X, y)
-    # Half a standard deviation; the draws' own error is a fiftieth.
+    # Half a standard deviation; the Monte Carlo error is a fiftieth of one.
     assert np.all(np.abs(model.coef_ - whole.coef_) < 0.5 * whole.coef_sd_)
     np.testing.assert_allclose(model.coef_sd_, whole.coef_sd_, rtol=0.2)
     assert model.score(X, y) > 0.94
-    # A pickled model goes on where it was, and so does one whose draws were asked for on the way.
+    # A pickled model resumes, and so does one whose draws were used in between.
     again = pickle.loads(pickle.dumps(model))
     more = tithe.generate("mixture", 4_000, seed=9)
     before = model.coef_
@@ -152,7 +152,7 @@ def test_partial_fit_is_a_stream(matrix):
 def test_partial_fit_goes_on_after_fit(frame):
     X, y = frame.drop(columns="y"), np.where(frame["y"] > 0, "good", "bad")
     model = tithe.LogisticRegression(size=300, random_state=0, **FAST).fit(X[:8_000], y[:8_000])
-    # Rows of one class alone tell something too.
+    # Rows of a single class carry information too.
     good = np.flatnonzero(y[8_000:] == "good") + 8_000
     bad = np.flatnonzero(y[8_000:] == "bad") + 8_000
     for rows in [good, bad]:
@@ -161,7 +161,7 @@ def test_partial_fit_goes_on_after_fit(frame):
     whole = tithe.LogisticRegression(size=300, random_state=0).fit(X, y)
     assert np.all(np.abs(model.coef_ - whole.coef_) < 0.5 * whole.coef_sd_)
     assert list(model.classes_) == ["bad", "good"] and model.coreset_.columns == list(X.columns)
-    # And `fit` begins again.
+    # `fit` starts again.
     assert model.fit(X[:5_000], y[:5_000]).coreset_.n_rows == 5_000
 
 

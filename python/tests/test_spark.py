@@ -39,7 +39,7 @@ def spark(cluster):
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory):
-    """Eight files of 5,000 rows, with a column of words and one that nobody asks for."""
+    """Eight files of 5,000 rows, with a text column and an unused column."""
     folder = tmp_path_factory.mktemp("parts")
     X, y = tithe.generate("mixture", PARTS * ROWS, seed=3)
     words = np.array(["red", "green", "blue"])[np.arange(len(y)) ** 2 % 7 % 3]
@@ -53,14 +53,14 @@ def parts(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def frame(spark, parts):
-    """The same as a DataFrame of one partition a file."""
+    """The same data as a DataFrame with one partition per file."""
     spark.conf.set("spark.sql.files.openCostInBytes", str(1 << 30))
     return spark.read.parquet(str(parts))
 
 
 @pytest.fixture(scope="module")
 def local(frame):
-    """What one machine makes of the files, in Spark's order of them: the largest first."""
+    """The coreset built on one machine from the files in Spark's order: the largest first."""
     order = frame.select(F.spark_partition_id().alias("part"), F.input_file_name().alias("file")).distinct()
     files = [row["file"].removeprefix("file://") for row in order.orderBy("part").collect()]
     assert len(files) == PARTS
@@ -85,7 +85,7 @@ def test_files_read_by_the_workers_give_the_bytes_of_one_machine(spark, parts):
 
 
 def test_other_partitions_give_as_good_a_coreset(frame, core):
-    # With five skewed partitions, one of them empty, other rows are chosen.
+    # With five skewed partitions, one of them empty, other rows are selected.
     place = F.when(F.col("x0") < -1.5, 0).when(F.col("x0") < 3, 1).otherwise(3)
     skewed = frame.drop("tags").repartitionByRange(5, place).persist()
     other = tithe.spark.build(skewed, label="y", size=200)
@@ -114,7 +114,7 @@ def test_verify_and_predict(frame, core):
     ]
     expected = posterior.predict_proba(predicted.select(["x0", "x1", "x2", "x3", "colour"]))[:, 1]
     np.testing.assert_array_equal(predicted["probability"].to_numpy(), expected)
-    # Asking changes nothing about the frame.
+    # predict does not change the data frame.
     assert tithe.spark.predict(posterior, rows).columns == predicted.column_names and len(rows.columns) == 7
     with pytest.raises(tithe.ColumnError, match="'x2': is a feature of the posterior"):
         tithe.spark.predict(posterior, frame.drop("x2"))
@@ -193,7 +193,7 @@ def test_an_executor_that_is_killed_changes_nothing(cluster, frame, core):
         def _outcomes(self, task):
             if not killed:
                 killed.append(before[0])
-                # In the middle of the pass: tasks are slow enough to be running.
+                # In the middle of the pass: the tasks are slow enough to still be running.
                 threading.Timer(0.5, os.kill, (before[0], signal.SIGKILL)).start()
                 return self._frame.mapInArrow(_slow(task, self._names), tithe.spark._OUTCOME)
             return super()._outcomes(task)
@@ -209,7 +209,7 @@ def test_an_executor_that_is_killed_changes_nothing(cluster, frame, core):
 
 
 def _slow(task, names):
-    """A function by value: the workers do not have this file."""
+    """A slow task as a nested function: it is pickled by value, because the workers do not have this file."""
 
     def work(batches):
         import time
@@ -230,7 +230,7 @@ def test_outcomes_of_many_partitions_are_joined_on_the_workers(frame, monkeypatc
 
 
 def test_errors_travel(frame):
-    # An unseen level is found by the workers, and comes back as it is on one machine.
+    # The workers find an unseen level, and the error is the same as on one machine.
     core = tithe.spark.build(frame.where("colour != 'blue'").drop("tags"), label="y", size=100)
     posterior = core.fit(seed=1)
     with pytest.raises(tithe.ColumnError, match=r"'colour': the level 'blue' in row \d{1,4} "):
@@ -251,7 +251,7 @@ def test_a_tree_reads_the_data_once(frame, core):
 
 
 def test_structured_streaming_takes_each_batch_once(spark, frame, parts, core, tmp_path):
-    """The worked example of the guide, stopped half-way and with a batch that comes again."""
+    """The example of the guide, stopped half-way, with a batch that is delivered again."""
     (tmp_path / "in").mkdir()
     files = sorted(parts.iterdir())
 
@@ -273,7 +273,7 @@ def test_structured_streaming_takes_each_batch_once(spark, frame, parts, core, t
             run(stream)
     with tithe.Stream(tmp_path / "state", label="y", size=200, block=4000) as stream:
         assert stream.rows == PARTS * ROWS
-        # What was in before the last batch is known: it is not taken again.
+        # The rows before the last batch are recorded, so it is not added again.
         with pytest.raises(tithe.StateError, match="another query"):
             tithe.spark.into(stream)(frame.drop("tags").limit(10), 0)
         spark.sparkContext.setLocalProperty("sql.streaming.queryId", _query(tmp_path / "state"))

@@ -1,4 +1,4 @@
-"""Streams and merging: the command line's own bytes, whole adds or none, states on disk, and what is refused."""
+"""Streams and merging: the same bytes as the command line, atomic adds, states on disk, and errors."""
 
 import copy
 import json
@@ -19,14 +19,14 @@ from test_manners import run_script
 
 import tithe
 
-#: Four whole blocks and a rest.
+#: Four complete blocks and an incomplete one.
 BLOCK = 4500
 SETTINGS = {"size": 300, "block": BLOCK}
 
 
 @pytest.fixture(scope="module")
 def by_command(command, folder):
-    """The bytes of the command line's snapshot of the whole stream."""
+    """The bytes of the command line's snapshot of all rows."""
     words = ["stream", "data.parquet", "--label", "y", "--size", 300, "--block", BLOCK, "--state", "by-command"]
     command(*words, "-o", "streamed.parquet", cwd=folder)
     return (folder / "streamed.parquet").read_bytes()
@@ -93,7 +93,7 @@ def test_a_state_goes_on_here_and_on_the_command_line(command, folder, table, by
         stream.add(table.slice(0, 5_000))
     with tithe.Stream(str(state), **SETTINGS) as stream:
         assert stream.rows == 5_000 and stream.state == str(state)
-        # The columns are known by now, and so are the names of an array's.
+        # The columns are known by now, including the names for columns of an array.
         stream.add(*matrix_of(table.slice(5_000, 6_000)))
         stream.save()
         assert bytes_of(tithe.Stream.read_snapshot(state)) == bytes_of(stream.snapshot())
@@ -444,7 +444,7 @@ def test_merging_gives_the_command_lines_bytes(command, days, tmp_path):
         assert bytes_of(tithe.merge(parts, size=300, seed=3)) == wanted
     merged = tithe.merge(days, size=300, seed=3)
     assert merged.n_rows == 20_000 and len(merged) <= 300
-    # Its certificate is of the last step, and says so.
+    # Its certificate describes the last step, and says so.
     assert merged.certificate.composed and merged.certificate.steps_kl > merged.certificate.kl
     assert "built from 4 coresets, at most 1 compression step from the data" in repr(
         merged
@@ -496,7 +496,7 @@ def test_an_encoding_can_be_taken_from_another(command, days, table, matrix, tmp
     with pytest.raises(tithe.ColumnError, match="X has 9 features, but the encoding has 10"):
         tithe.build(matrix[0][:, 1:], matrix[1], encoding=days[0])
     with tithe.Stream(encoding=days[0], **SETTINGS) as stream:
-        # One class is enough where the other is known.
+        # One class is enough if the other is known.
         stream.add(matrix[0][matrix[1] > 0], matrix[1][matrix[1] > 0])
         np.testing.assert_array_equal(stream.snapshot().center, days[0].center)
 
