@@ -68,12 +68,12 @@ impl Stream {
         py: Python<'_>,
         manifest: String,
         levels: Vec<Option<Vec<u8>>>,
-        remainder: Option<Vec<u8>>,
+        residual: Option<Vec<u8>>,
         pending: Option<Vec<u8>>,
         options: &Options<'_>,
     ) -> PyResult<Stream> {
         let (reading, columns) = (Reading::new(options)?, column_options(options)?);
-        let packed = Packed { manifest, levels, remainder, pending };
+        let packed = Packed { manifest, levels, residual, pending };
         let stream = py.detach(|| stream::Stream::unpack(&packed, reading.threads));
         let stream = stream.map_err(|error| to_python(py, &error))?;
         Ok(Stream(Arc::new(Shared::new(stream, reading, columns, given(options, "skip_bad")?))))
@@ -84,7 +84,7 @@ impl Stream {
         let packed = py.detach(|| self.0.copy()?.pack()).map_err(|error| to_python(py, &error))?;
         let bytes = |bytes: Vec<u8>| PyBytes::new(py, &bytes).unbind();
         let levels = packed.levels.into_iter().map(|level| level.map(bytes)).collect();
-        Ok((packed.manifest, levels, packed.remainder.map(bytes), packed.pending.map(bytes)))
+        Ok((packed.manifest, levels, packed.residual.map(bytes), packed.pending.map(bytes)))
     }
 
     /// Adds all rows of some data, or none of them. `label` and `weight` name columns that were given as arrays.

@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn far_out_the_likelihood_is_a_straight_line() {
+    fn the_likelihood_is_linear_far_out() {
         // One row with z·θ = ∓1e4: φ(−1e4) = 1e4 exactly, φ(1e4) = 0.
         let points = Points::from_rows(2, [([1.0, 2.0].as_slice(), 3.0)]);
         let mut gradient = [0.0; 2];

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn whitening_takes_the_covariance_apart() {
+    fn whitening_factors_the_covariance() {
         let points = random_points(3, 100, 6);
         let laplace = posterior_of("normal:1", &points).unwrap();
         // H · covariance = 1.
@@ -190,13 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_not_finite_are_refused() {
+    fn rows_that_are_not_finite_are_rejected() {
         let points = Points::from_rows(1, [([f64::INFINITY].as_slice(), 1.0)]);
         assert!(posterior_of("normal:1", &points).unwrap_err().to_string().contains("not finite"));
     }
 
     #[test]
-    fn no_rows_leave_the_prior() {
+    fn without_rows_the_posterior_is_the_prior() {
         let laplace = posterior_of("normal:3", &Points::new(2)).unwrap();
         assert!((laplace.sd(0) - 3.0).abs() < 1e-12 && laplace.mean() == [0.0, 0.0]);
     }

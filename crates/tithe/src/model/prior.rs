@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slab_claims_large_values() {
+    fn large_values_belong_to_the_slab() {
         let prior: Prior = "spike-slab:0.1:10:0.5".parse().unwrap();
         assert!(prior.inclusion_probability(0.0).unwrap() < 0.02);
         assert!(prior.inclusion_probability(1.0).unwrap() > 0.99);
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_words_are_explained() {
+    fn invalid_priors_are_explained() {
         let message = |text: &str| text.parse::<Prior>().unwrap_err().to_string();
         assert_eq!(message("normal:0"), "prior 'normal:0': the scale must be a positive number, not 0");
         assert_eq!(message("cauchy:-2"), "prior 'cauchy:-2': the scale must be a positive number, not -2");

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_stored_and_rows_alike_come_together() {
+    fn only_differences_are_stored_and_similar_rows_are_grouped() {
         let points = points(40, 640, true, 0.02, 5);
         let thin = ThinPoints::of(&points).expect("thin points");
         // Two columns of numbers in each of 80 groups; 37 columns that each differ in about 13 rows of 640.
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_thin_stays_as_it_is() {
+    fn dense_points_have_no_sparse_form() {
         assert!(ThinPoints::of(&points(12, 500, true, 0.5, 1)).is_none());
         assert!(ThinPoints::of(&points(3, 500, false, 0.0, 1)).is_none());
     }

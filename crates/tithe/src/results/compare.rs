@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_noise_floor_is_what_independent_draws_leave() {
+    fn the_noise_floor_matches_independent_draws() {
         // Linear kernel: MMD² is the squared distance of the means, D·4/S in expectation for halves of S independent
         // standard normal draws in D dimensions. Its relative standard deviation, by 20 blocks and D = 5, is below 0.15:
         // a factor of 2 is beyond 5 of them, a false alarm in a million.

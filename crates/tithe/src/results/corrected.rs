@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_picked_in_proportion() {
+    fn positions_are_resampled_in_proportion() {
         let picked = resample(&[0.5, 0.0, 0.25, 0.25], Seed(3));
         assert_eq!(picked, [0, 0, 2, 3]);
         assert!(resample(&[], Seed(1)).is_empty());

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gaussian_kernel_tells_two_points_apart() {
+    fn a_gaussian_kernel_distinguishes_two_points() {
         // MMD² of two single points is 2 − 2 k(x, y).
         let found = mmd_squared(&[0.0, 0.0], &[1.0, 1.0], 2, Kernel::Gaussian { scale: 1.0 });
         assert!((found - (2.0 - 2.0 * (-1f64).exp())).abs() < 1e-15);

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_weights_are_left_alone() {
+    fn equal_weights_do_not_change() {
         let psis = Psis::of(&[3.0; 100]).unwrap();
         assert!(psis.log_weights.iter().all(|w| (w + 100f64.ln()).abs() < 1e-12));
         assert!((psis.effective_draws() - 100.0).abs() < 1e-9);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_of_nothing() {
+    fn no_ratios_give_no_weights() {
         assert_eq!(Psis::of(&[]), None);
         assert_eq!(Psis::of(&[0.0, f64::NAN]), None);
         assert_eq!(Psis::of(&[f64::NEG_INFINITY; 3]), None);

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_left_in_peace_when_the_reading_is_over() {
+    fn a_source_is_not_called_after_reading_ends() {
         for threads in [1, 4] {
             let held = Arc::new(());
             let observer = Impatient(Mutex::new(50));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_panics_is_no_end_of_the_data() {
+    fn a_panic_of_the_reader_is_not_the_end_of_the_data() {
         let error = feed(Box::new(Panicking), 1, false, &Silent, &mut |_| Ok(())).unwrap_err();
         assert_eq!(error.to_string(), "'the data': cannot be read");
     }

@@ -182,7 +182,7 @@ impl Stream {
     /// Starts a stream that exists only in memory and is never saved.
     pub fn in_memory(settings: &StreamSettings, threads: Option<usize>) -> Result<Stream> {
         settings.check()?;
-        let content = Content { levels: Vec::new(), pending: None, remainder: None };
+        let content = Content { levels: Vec::new(), pending: None, residual: None };
         Stream::with_content(settings, threads, None, Manifest::new(json_of(settings)), content)
     }
 
@@ -194,7 +194,7 @@ impl Stream {
         content: Content,
     ) -> Result<Stream> {
         let tree =
-            Tree::with_levels(settings.tree(threads), content.levels, manifest.blocks, content.remainder)?;
+            Tree::with_levels(settings.tree(threads), content.levels, manifest.blocks, content.residual)?;
         let mut stream = Stream {
             settings: settings.clone(),
             threads,
@@ -551,8 +551,8 @@ impl Stream {
         }
         manifest.levels = levels;
         if blocks != manifest.blocks {
-            let write = |remainder: &_| directory.write_remainder(blocks, remainder);
-            manifest.remainder = self.tree.residual().map(write).transpose()?;
+            let write = |residual: &_| directory.write_residual(blocks, residual);
+            manifest.residual = self.tree.residual().map(write).transpose()?;
         }
         manifest.blocks = blocks;
         manifest.pending = match (self.pending_rows, self.fields()) {
@@ -606,7 +606,7 @@ pub fn snapshot(path: &Path, threads: Option<usize>, observer: &dyn Observer) ->
     let settings: StreamSettings = serde_json::from_value(manifest.settings.clone()).map_err(|_| {
         directory.refused("has settings that this program does not know", "use a newer tithe")
     })?;
-    let tree = Tree::with_levels(settings.tree(threads), content.levels, manifest.blocks, content.remainder)?;
+    let tree = Tree::with_levels(settings.tree(threads), content.levels, manifest.blocks, content.residual)?;
     snapshot_of(&tree, &settings, &manifest, content.pending, threads, observer)
 }
 
@@ -817,7 +817,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_told_as_a_user_would_say_them() {
+    fn settings_are_shown_as_the_user_writes_them() {
         let guarantee = Size::Guarantee { epsilon: 0.1, delta: 0.5, constant: 4.0 };
         for (setting, words) in [
             (json!(Option::<String>::None), "none"),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::state::{Content, Manifest, remainder_bytes, remainder_from};
+use super::state::{Content, Manifest, residual_bytes, residual_from};
 use super::{Stream, StreamSettings, refused};
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::coreset::file::{coreset_bytes, read_coreset_from};
@@ -21,7 +21,7 @@ pub struct Packed {
     /// The coreset of each level, as the bytes of its file.
     pub levels: Vec<Option<Vec<u8>>>,
     /// The residual log-likelihood: that of all rows minus that of the coresets.
-    pub remainder: Option<Vec<u8>>,
+    pub residual: Option<Vec<u8>>,
     /// Rows of the incomplete block, as Parquet.
     pub pending: Option<Vec<u8>>,
 }
@@ -33,7 +33,7 @@ impl Stream {
         let manifest = Manifest {
             blocks: self.tree.blocks(),
             levels: Vec::new(),
-            remainder: None,
+            residual: None,
             pending: None,
             ..self.manifest.clone()
         };
@@ -45,7 +45,7 @@ impl Stream {
         Ok(Packed {
             manifest: manifest.to_text().map_err(|error| Error::io("write", NAME, error.into()))?,
             levels: self.tree.levels().iter().map(level).collect::<Result<_>>()?,
-            remainder: self.tree.residual().map(remainder_bytes).transpose()?,
+            residual: self.tree.residual().map(residual_bytes).transpose()?,
             pending,
         })
     }
@@ -68,9 +68,9 @@ impl Stream {
         let level = |bytes: &Option<Vec<u8>>| {
             bytes.as_ref().map(|bytes| read_coreset_from(&input(bytes))).transpose()
         };
-        let remainder = |bytes: &Vec<u8>| remainder_from(bytes).ok_or_else(damaged);
+        let residual = |bytes: &Vec<u8>| residual_from(bytes).ok_or_else(damaged);
         let content = Content {
-            remainder: packed.remainder.as_ref().map(remainder).transpose()?,
+            residual: packed.residual.as_ref().map(residual).transpose()?,
             levels: packed.levels.iter().map(level).collect::<Result<_>>()?,
             pending: packed.pending.as_ref().map(|bytes| read_rows_from(input(bytes))).transpose()?,
         };

@@ -101,8 +101,8 @@ pub(super) struct Manifest {
     /// The coreset of each level.
     pub levels: Vec<Option<Named>>,
     /// The residual log-likelihood: that of all rows minus that of the coresets. `None` before version 2.
-    #[serde(default)]
-    pub remainder: Option<Named>,
+    #[serde(default, rename = "remainder")]
+    pub residual: Option<Named>,
     /// Rows of the incomplete block.
     pub pending: Option<Named>,
 }
@@ -125,7 +125,7 @@ impl Manifest {
             drifted: Vec::new(),
             parts: Vec::new(),
             levels: Vec::new(),
-            remainder: None,
+            residual: None,
             pending: None,
         }
     }
@@ -142,8 +142,8 @@ impl Manifest {
     /// # Errors
     /// If a newer program wrote it.
     pub fn from_text(text: &str, path: &Path) -> Result<Option<Manifest>> {
-        let Ok(whole) = serde_json::from_str::<Value>(text) else { return Ok(None) };
-        let Some(version) = whole["manifest"]["version"].as_u64() else { return Ok(None) };
+        let Ok(document) = serde_json::from_str::<Value>(text) else { return Ok(None) };
+        let Some(version) = document["manifest"]["version"].as_u64() else { return Ok(None) };
         if version > VERSION {
             return Err(ErrorKind::WrongFile {
                 path: path.to_path_buf(),
@@ -152,15 +152,15 @@ impl Manifest {
             }
             .into());
         }
-        let checksum = Fingerprint::of_bytes(whole["manifest"].to_string().as_bytes()).to_string();
-        if whole["checksum"] != checksum {
+        let checksum = Fingerprint::of_bytes(document["manifest"].to_string().as_bytes()).to_string();
+        if document["checksum"] != checksum {
             return Ok(None);
         }
-        Ok(serde_json::from_value(whole["manifest"].clone()).ok())
+        Ok(serde_json::from_value(document["manifest"].clone()).ok())
     }
 
     fn files(&self) -> impl Iterator<Item = &Named> {
-        self.levels.iter().flatten().chain(&self.remainder).chain(&self.pending)
+        self.levels.iter().flatten().chain(&self.residual).chain(&self.pending)
     }
 
     fn names(&self, file: &str) -> bool {
@@ -180,13 +180,13 @@ pub(super) fn refused(path: &Path, what: &str, help: &str) -> Error {
 }
 
 /// A residual as it is saved.
-pub(super) fn remainder_bytes(remainder: &Quadratic) -> Result<Vec<u8>> {
-    rmp_serde::to_vec(remainder)
-        .map_err(|error| Error::io("write", "a remainder", std::io::Error::other(error)))
+pub(super) fn residual_bytes(residual: &Quadratic) -> Result<Vec<u8>> {
+    rmp_serde::to_vec(residual)
+        .map_err(|error| Error::io("write", "a residual", std::io::Error::other(error)))
 }
 
 /// Parses a saved residual; `None` if it is damaged.
-pub(super) fn remainder_from(bytes: &[u8]) -> Option<Quadratic> {
+pub(super) fn residual_from(bytes: &[u8]) -> Option<Quadratic> {
     rmp_serde::from_slice(bytes).ok()
 }
 
@@ -194,7 +194,7 @@ pub(super) fn remainder_from(bytes: &[u8]) -> Option<Quadratic> {
 pub(super) struct Content {
     pub levels: Vec<Option<Coreset>>,
     pub pending: Option<Segment>,
-    pub remainder: Option<Quadratic>,
+    pub residual: Option<Quadratic>,
 }
 
 /// The directory of a state.
@@ -284,15 +284,14 @@ impl Directory {
         };
         let level =
             |named: &Option<Named>| named.as_ref().map(|named| read_coreset(&checked(named)?)).transpose();
-        let remainder = |named: &Named| {
+        let residual = |named: &Named| {
             let path = checked(named)?;
             let bytes = fs::read(&path).map_err(|error| Error::io("read", &path, error))?;
-            remainder_from(&bytes)
-                .ok_or_else(|| self.damaged(&path, "is damaged: it is not what was written"))
+            residual_from(&bytes).ok_or_else(|| self.damaged(&path, "is damaged: it is not what was written"))
         };
         Ok(Content {
             levels: manifest.levels.iter().map(level).collect::<Result<_>>()?,
-            remainder: manifest.remainder.as_ref().map(remainder).transpose()?,
+            residual: manifest.residual.as_ref().map(residual).transpose()?,
             pending: manifest.pending.as_ref().map(|named| read_rows(&checked(named)?)).transpose()?,
         })
     }
@@ -315,8 +314,8 @@ impl Directory {
     }
 
     /// Writes the residual after block number `blocks`.
-    pub fn write_remainder(&self, blocks: u64, remainder: &Quadratic) -> Result<Named> {
-        let bytes = remainder_bytes(remainder)?;
+    pub fn write_residual(&self, blocks: u64, residual: &Quadratic) -> Result<Named> {
+        let bytes = residual_bytes(residual)?;
         self.write(format!("remainder-{blocks:012}.bin"), |output| output.write(&bytes))
     }
 

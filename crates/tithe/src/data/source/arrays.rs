@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_lie_side_by_side_are_not_copied() {
+    fn contiguous_columns_are_not_copied() {
         let values: ArrayRef = Arc::new(Float64Array::from_iter_values((0..20).map(f64::from)));
         let pointer = values.as_primitive::<Float64Type>().values().as_ptr();
         let matrix = Matrix::new(values, 0, (10, 2), (1, 10)).unwrap();
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn sparse_rows_get_their_zeros_back() {
+    fn zeros_of_sparse_rows_are_restored() {
         let indices: ArrayRef = Arc::new(Int32Array::from(vec![0, 2, 1, 2, 2]));
         let values: ArrayRef = Arc::new(Float64Array::from(vec![1.0, 2.0, 3.0, 4.0, 5.0]));
         let rows = SparseRows::new(vec![0, 2, 2, 5], indices.clone(), values.clone(), 3).unwrap();
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_must_be_of_one_length() {
+    fn parts_must_have_the_same_length() {
         let long = Part::Numbers(Matrix::column(Arc::new(Int64Array::from(vec![0, 1, 1]))).unwrap());
         let short = Part::Text(Arc::new(StringArray::from(vec!["a", "b"])));
         let error = Arrays::new(vec![(names(1), long), (vec!["y".into()], short)]).err().unwrap();

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_as_text_are_as_short_as_can_be() {
+    fn numbers_as_text_are_as_short_as_possible() {
         assert_eq!(
             as_text(Float64Array::from(vec![Some(3.0), Some(2.5), None, Some(f64::NAN)])),
             words([Some("3"), Some("2.5"), None, None])
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn dictionaries_keep_only_what_occurs() {
+    fn dictionaries_keep_only_levels_that_occur() {
         let values = StringArray::from(vec![Some("a"), Some("b"), None, Some("a"), Some("unused")]);
         let keys = Int8Array::from(vec![Some(1), Some(0), Some(2), Some(3), None]);
         let array = DictionaryArray::new(keys, Arc::new(values));
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn dictionaries_are_categories_whatever_stands_for_them() {
+    fn dictionaries_of_any_values_are_categories() {
         let dictionary = |values| DataType::Dictionary(Box::new(DataType::Int8), Box::new(values));
         for values in [DataType::Utf8, DataType::Int64, DataType::Float64, DataType::Boolean] {
             assert_eq!(kind_of(&dictionary(values.clone())), Kind::Text, "{values}");

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn newlines_within_quotes_end_no_row() {
+    fn newlines_within_quotes_do_not_end_a_row() {
         assert_eq!(chunks("\"a\nb\"\ncd\n", 4), ["\"a\nb\"\n", "cd\n"]);
         assert_eq!(chunks("x\n\"a\"\"\n\"\ny\n", 7), ["x\n", "\"a\"\"\n\"\n", "y\n"]);
     }

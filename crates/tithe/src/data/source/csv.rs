@@ -7,7 +7,7 @@ use memchr::{memchr, memchr_iter};
 
 use super::chunk::{Chunk, without_mark};
 use super::guess::Guess;
-use super::input::{Input, Packing};
+use super::input::{Compression, Input};
 use super::part::check_names;
 use super::row::{Fault, Token, row, skip_blank, token};
 use super::text::{BadRow, RowParser, TextFile, TextFormat, TextPart, field};
@@ -39,8 +39,12 @@ pub(super) struct Delimited {
 
 impl Delimited {
     /// Reads the header and the first rows.
-    pub fn open(input: Arc<Input>, packing: Packing, dialect: Dialect) -> Result<TextPart<Delimited>> {
-        let file = TextFile { input, packing, chunk: dialect.chunk, quoting: true };
+    pub fn open(
+        input: Arc<Input>,
+        compression: Compression,
+        dialect: Dialect,
+    ) -> Result<TextPart<Delimited>> {
+        let file = TextFile { input, compression, chunk: dialect.chunk, quoting: true };
         let path = file.path();
         let mut chunks = file.chunks()?;
         let mut next_chunk = || chunks.next();
@@ -421,7 +425,7 @@ mod tests {
         let input = Input::from_reader("a.csv", text, 1 << 20)?;
         Delimited::open(
             Arc::new(input),
-            Packing::Plain,
+            Compression::Plain,
             Dialect { delimiter, has_header, chunk, lenient: false },
         )
     }
@@ -479,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_told_from_the_first_rows() {
+    fn kinds_are_guessed_from_the_first_rows() {
         let part = open(
             b"n,b,t,mixed,none,quoted\n1,TRUE,x,1,NA,\"1.5\"\n,false,,true,,\"NA\"\n-2e3,NA,y,,null,\"\"\n",
             b',',
@@ -530,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_text_is_only_what_is_not_quoted() {
+    fn only_unquoted_text_can_be_missing() {
         let text = "a,b\nNA,u\n\"NA\",\"\"\nword,null\n";
         assert_eq!(read_all(text), [["missing", "'u'"], ["'NA'", "''"], ["'word'", "missing"]]);
     }
@@ -552,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_alone_is_no_rows_and_nothing_is_an_error() {
+    fn a_header_without_rows_is_valid_and_an_empty_file_is_an_error() {
         assert!(read_all("a,b").is_empty());
         assert!(read_all("a,b\r\n").is_empty());
         assert_eq!(error(""), "'a.csv': is empty");
@@ -560,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn names_without_text_get_one_and_no_name_comes_twice() {
+    fn empty_names_are_filled_and_duplicates_are_rejected() {
         let part = open(b",b,\n1,2,3\n", b',', true, 1 << 16).unwrap();
         let names: Vec<&str> = part.fields.iter().map(|field| field.name.as_str()).collect();
         assert_eq!(names, ["column1", "b", "column3"]);

@@ -53,19 +53,19 @@ impl Files {
 }
 
 pub(super) fn open_part(input: Input, options: &OpenOptions) -> Result<Box<dyn Part>> {
-    let (packing, format) = detect(&input, options.format)?;
+    let (compression, format) = detect(&input, options.format)?;
     let mut input = Arc::new(input);
-    if !format.is_text() && packing != super::input::Packing::Plain {
+    if !format.is_text() && compression != super::input::Compression::Plain {
         let path = input.path().to_path_buf();
-        input = Arc::new(Input::from_reader(path, packing.unpack(&input)?, options.memory)?);
+        input = Arc::new(Input::from_reader(path, compression.decompress(&input)?, options.memory)?);
     }
     let dialect =
         |delimiter| Dialect { delimiter, has_header: options.header, chunk: CHUNK, lenient: options.lenient };
     Ok(match format {
-        Format::Csv => Box::new(Delimited::open(input, packing, dialect(b','))?),
-        Format::Tsv => Box::new(Delimited::open(input, packing, dialect(b'\t'))?),
-        Format::Ndjson => Box::new(ndjson::Ndjson::open(input, packing, CHUNK, options)?),
-        Format::Libsvm => Box::new(libsvm::Libsvm::open(input, packing, CHUNK)?),
+        Format::Csv => Box::new(Delimited::open(input, compression, dialect(b','))?),
+        Format::Tsv => Box::new(Delimited::open(input, compression, dialect(b'\t'))?),
+        Format::Ndjson => Box::new(ndjson::Ndjson::open(input, compression, CHUNK, options)?),
+        Format::Libsvm => Box::new(libsvm::Libsvm::open(input, compression, CHUNK)?),
         Format::Parquet => Box::new(parquet::ParquetFile::open(input)?),
         Format::ArrowFile => Box::new(arrow::ArrowFile::open_file(input)?),
         Format::ArrowStream => Box::new(arrow::ArrowFile::open_stream(input)?),

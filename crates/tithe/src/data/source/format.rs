@@ -7,7 +7,7 @@ use std::str::FromStr;
 use memchr::memchr;
 
 use super::chunk::without_mark;
-use super::input::{Input, Packing};
+use super::input::{Compression, Input};
 use super::libsvm;
 use crate::base::error::{Error, ErrorKind, Result};
 
@@ -63,7 +63,7 @@ impl FromStr for Format {
 }
 
 /// Detects the compression and the format of an input; `format` is the user's choice, if there is one.
-pub(super) fn detect(input: &Input, format: Option<Format>) -> Result<(Packing, Format)> {
+pub(super) fn detect(input: &Input, format: Option<Format>) -> Result<(Compression, Format)> {
     let path = input.path();
     let mut magic = Vec::new();
     let reader = input.open()?.reader(0);
@@ -71,17 +71,17 @@ pub(super) fn detect(input: &Input, format: Option<Format>) -> Result<(Packing, 
     if magic.is_empty() {
         return Err(Error::malformed(path, "is empty"));
     }
-    let packing = Packing::of(&magic);
+    let compression = Compression::of(&magic);
     if let Some(format) = format {
-        return Ok((packing, format));
+        return Ok((compression, format));
     }
     let mut head = Vec::new();
-    let content = packing.unpack(input)?.take(HEAD).read_to_end(&mut head);
-    content.map_err(|error| packing.failure(path, error))?;
-    Ok((packing, tell(path, &head)?))
+    let content = compression.decompress(input)?.take(HEAD).read_to_end(&mut head);
+    content.map_err(|error| compression.failure(path, error))?;
+    Ok((compression, detect_format(path, &head)?))
 }
 
-fn tell(path: &Path, head: &[u8]) -> Result<Format> {
+fn detect_format(path: &Path, head: &[u8]) -> Result<Format> {
     let refused = |what: &str, help: &str| -> Error {
         let (what, help) = (what.to_string(), Some(help.to_string()));
         ErrorKind::Malformed { path: path.to_path_buf(), what, help }.into()
@@ -129,28 +129,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_told_from_content() {
-        let told = |name: &str, head: &str| tell(Path::new(name), head.as_bytes()).unwrap();
-        assert_eq!(told("x", "PAR1...."), Format::Parquet);
-        assert_eq!(told("x", "ARROW1\0\0"), Format::ArrowFile);
-        assert_eq!(told("x", "a,b\n1,2\n"), Format::Csv);
-        assert_eq!(told("x", "a\tb\n1\t2\n"), Format::Tsv);
-        assert_eq!(told("x", "+1 3:0.5 7:1\n-1 1:2 # c:d\n"), Format::Libsvm);
-        assert_eq!(told("x", "# made by hand\n1 qid:3 1:2\n0\n"), Format::Libsvm);
-        assert_eq!(told("x", "1 1:0.5 2:0.25 3:0.12"), Format::Libsvm);
-        assert_eq!(told("x", "1\t1:0.5\t2:1\n"), Format::Libsvm);
-        assert_eq!(told("x", "{\"a\": 1}\n"), Format::Ndjson);
-        assert_eq!(told("x", "1\n0\n1\n"), Format::Csv);
-        assert_eq!(told("x", "time\n12:30\n"), Format::Csv);
-        assert_eq!(told("a.csv", "a b\t,c\n1,2\n"), Format::Csv);
-        assert_eq!(told("a.CSV.gz", "a b\t,c\n1,2\n"), Format::Csv);
-        assert_eq!(told("a.txt", "a b\t,c\n1,2\n"), Format::Tsv);
-        assert_eq!(tell(Path::new("x"), &[255, 255, 255, 255, 0]).unwrap(), Format::ArrowStream);
+    fn formats_are_detected_from_content() {
+        let detected = |name: &str, head: &str| detect_format(Path::new(name), head.as_bytes()).unwrap();
+        assert_eq!(detected("x", "PAR1...."), Format::Parquet);
+        assert_eq!(detected("x", "ARROW1\0\0"), Format::ArrowFile);
+        assert_eq!(detected("x", "a,b\n1,2\n"), Format::Csv);
+        assert_eq!(detected("x", "a\tb\n1\t2\n"), Format::Tsv);
+        assert_eq!(detected("x", "+1 3:0.5 7:1\n-1 1:2 # c:d\n"), Format::Libsvm);
+        assert_eq!(detected("x", "# made by hand\n1 qid:3 1:2\n0\n"), Format::Libsvm);
+        assert_eq!(detected("x", "1 1:0.5 2:0.25 3:0.12"), Format::Libsvm);
+        assert_eq!(detected("x", "1\t1:0.5\t2:1\n"), Format::Libsvm);
+        assert_eq!(detected("x", "{\"a\": 1}\n"), Format::Ndjson);
+        assert_eq!(detected("x", "1\n0\n1\n"), Format::Csv);
+        assert_eq!(detected("x", "time\n12:30\n"), Format::Csv);
+        assert_eq!(detected("a.csv", "a b\t,c\n1,2\n"), Format::Csv);
+        assert_eq!(detected("a.CSV.gz", "a b\t,c\n1,2\n"), Format::Csv);
+        assert_eq!(detected("a.txt", "a b\t,c\n1,2\n"), Format::Tsv);
+        assert_eq!(detect_format(Path::new("x"), &[255, 255, 255, 255, 0]).unwrap(), Format::ArrowStream);
     }
 
     #[test]
-    fn what_is_no_text_is_refused() {
-        let refused = |head: &[u8]| tell(Path::new("x"), head).unwrap_err().to_string();
+    fn bytes_that_are_not_text_are_rejected() {
+        let refused = |head: &[u8]| detect_format(Path::new("x"), head).unwrap_err().to_string();
         assert_eq!(refused(b"\xff\xfea\0"), "'x': is text in UTF-16");
         assert_eq!(refused(b"\x7fELF\0\0"), "'x': is in no format known here");
         assert_eq!(refused(b""), "'x': is empty");

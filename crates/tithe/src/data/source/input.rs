@@ -204,32 +204,32 @@ impl Read for HandleReader {
 
 /// The compression of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Packing {
+pub(super) enum Compression {
     Plain,
     Gzip,
     Zstd,
 }
 
-impl Packing {
+impl Compression {
     /// Detects the compression from the first bytes.
-    pub fn of(head: &[u8]) -> Packing {
+    pub fn of(head: &[u8]) -> Compression {
         match head {
-            [0x1f, 0x8b, ..] => Packing::Gzip,
+            [0x1f, 0x8b, ..] => Compression::Gzip,
             // A zstd frame, or a skippable frame before it.
-            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Packing::Zstd,
-            _ => Packing::Plain,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,
+            _ => Compression::Plain,
         }
     }
 
     /// A reader of the decompressed content of `input`.
-    pub fn unpack(self, input: &Input) -> Result<Box<dyn Read + Send>> {
+    pub fn decompress(self, input: &Input) -> Result<Box<dyn Read + Send>> {
         let reader = input.open()?.reader(0);
         Ok(match self {
-            Packing::Plain => Box::new(reader),
-            Packing::Gzip => {
+            Compression::Plain => Box::new(reader),
+            Compression::Gzip => {
                 Box::new(flate2::bufread::MultiGzDecoder::new(io::BufReader::with_capacity(1 << 16, reader)))
             }
-            Packing::Zstd => Box::new(
+            Compression::Zstd => Box::new(
                 zstd::stream::read::Decoder::new(reader)
                     .map_err(|error| Error::io("read", input.path(), error))?,
             ),
@@ -239,11 +239,11 @@ impl Packing {
     /// The error of a failed read: from the file system if not compressed, otherwise most likely damaged data.
     pub fn failure(self, path: &Path, error: io::Error) -> Error {
         match self {
-            Packing::Plain => Error::io("read", path, error),
-            Packing::Gzip => {
+            Compression::Plain => Error::io("read", path, error),
+            Compression::Gzip => {
                 Error::malformed(path, format!("the gzip data is damaged or cut short ({error})"))
             }
-            Packing::Zstd => {
+            Compression::Zstd => {
                 Error::malformed(path, format!("the zstd data is damaged or cut short ({error})"))
             }
         }
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_once_is_read_again_from_memory_or_from_disk() {
+    fn input_read_once_is_kept_in_memory_or_on_disk() {
         let content: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
         for memory in [0, 1000, 99_999, 100_000, 1 << 20] {
             let input = Input::from_reader("standard input", &content[..], memory).unwrap();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_cut_since_it_was_opened_ends_too_early() {
+    fn a_file_truncated_after_opening_is_an_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), [7; 100]).unwrap();
         let handle = Input::file(file.path()).open().unwrap();

@@ -8,7 +8,7 @@ use arrow_schema::DataType;
 use memchr::{memchr, memchr_iter, memrchr};
 
 use super::chunk::{Chunk, without_mark};
-use super::input::{Input, Packing};
+use super::input::{Compression, Input};
 use super::part::{Indices, Part, check_columns};
 use super::text::{BadRow, Chunks, RowParser, TextFile, TextUnit};
 use super::token::{number, shown};
@@ -33,8 +33,8 @@ pub(super) struct Libsvm {
 
 impl Libsvm {
     /// Reads the file to count its rows and to find the range of its feature indices.
-    pub fn open(input: Arc<Input>, packing: Packing, chunk: usize) -> Result<Libsvm> {
-        let file = TextFile { input, packing, chunk, quoting: false };
+    pub fn open(input: Arc<Input>, compression: Compression, chunk: usize) -> Result<Libsvm> {
+        let file = TextFile { input, compression, chunk, quoting: false };
         let mut chunks = file.chunks()?;
         let mut found: Option<Indices> = None;
         let mut rows = Vec::new();
@@ -229,9 +229,9 @@ fn parse_index(digits: &[u8]) -> Option<u32> {
 
 /// True if the complete lines at the beginning of a file look like this format.
 pub(super) fn looks_like(head: &[u8]) -> bool {
-    let whole = memrchr(b'\n', head).unwrap_or_else(|| memrchr(b' ', head).unwrap_or(head.len()));
+    let complete = memrchr(b'\n', head).unwrap_or_else(|| memrchr(b' ', head).unwrap_or(head.len()));
     let mut features = 0;
-    for line in lines(&head[..whole]).take(20) {
+    for line in lines(&head[..complete]).take(20) {
         let mut tokens = tokens(line);
         if tokens.next().is_none_or(|label| fast_float2::parse::<f64, _>(label).is_err()) {
             return false;
@@ -418,7 +418,7 @@ mod tests {
 
     fn open(text: &str, chunk: usize) -> Result<Libsvm> {
         let input = Input::from_reader("a.svm", text.as_bytes(), 1 << 20)?;
-        let mut part = Libsvm::open(Arc::new(input), Packing::Plain, chunk)?;
+        let mut part = Libsvm::open(Arc::new(input), Compression::Plain, chunk)?;
         let indices = common_indices(part.file(), part.indices().into_iter(), None, None)?;
         part.widen(indices);
         Ok(part)
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_put_back() {
+    fn zeros_are_restored() {
         let text = "+1 1:0.5 3:-2 # a:b\r\n-1 qid:7 2:1e2\n\n# nothing\n1\n0\t3:4";
         for chunk in [1, 10, 1 << 16] {
             let part = open(text, chunk).unwrap();

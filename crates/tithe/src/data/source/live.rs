@@ -12,7 +12,7 @@ use memchr::{memchr_iter, memrchr};
 use super::chunk::last_row_end;
 use super::files::{in_words, open_part, widen};
 use super::format::{Format, detect};
-use super::input::{Input, Packing};
+use super::input::{Compression, Input};
 use super::part::Part;
 use super::{OpenOptions, Scan, Source, open_inputs};
 use crate::base::error::{Error, ErrorKind, Result};
@@ -46,11 +46,11 @@ pub fn open_live(
     let mut reader: Box<dyn Read + Send> = Box::new(reader);
     let mut head = Vec::new();
     fill(&mut reader, &mut head, 4).map_err(failed)?;
-    let packing = Packing::of(&head);
-    reader =
-        unpacked(packing, Box::new(Cursor::new(std::mem::take(&mut head)).chain(reader))).map_err(failed)?;
+    let compression = Compression::of(&head);
+    reader = unpacked(compression, Box::new(Cursor::new(std::mem::take(&mut head)).chain(reader)))
+        .map_err(failed)?;
     let mut reader = Awaited::new(reader);
-    let failed = |error| packing.failure(name, error);
+    let failed = |error| compression.failure(name, error);
     let look_at = if known.is_some() { 1 } else { look_at };
     let mut at_end = read_head(&mut reader, &mut head, look_at, Some(SILENCE)).map_err(failed)?;
     if head.is_empty() {
@@ -209,13 +209,13 @@ fn whole_rows(head: &[u8]) -> usize {
     if is_text { last_row_end(head, true).unwrap_or(head.len()) } else { head.len() }
 }
 
-fn unpacked(packing: Packing, reader: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
-    Ok(match packing {
-        Packing::Plain => reader,
-        Packing::Gzip => {
+fn unpacked(compression: Compression, reader: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
+    Ok(match compression {
+        Compression::Plain => reader,
+        Compression::Gzip => {
             Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(1 << 16, reader)))
         }
-        Packing::Zstd => Box::new(zstd::stream::read::Decoder::new(reader)?),
+        Compression::Zstd => Box::new(zstd::stream::read::Decoder::new(reader)?),
     })
 }
 
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_read_as_it_comes_and_only_once() {
+    fn text_is_read_as_it_arrives_and_only_once() {
         let mut text = "a,y\n".to_string();
         (0..50_000).for_each(|row| text += &format!("{row},{}\n", row % 2));
         let source =
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_a_column_counts_more_than_its_first_rows() {
+    fn a_known_kind_overrides_the_first_rows() {
         let known = [Field { name: "a".into(), kind: Kind::Text, data_type: arrow_schema::DataType::Utf8 }];
         let text = Cursor::new("a,y\n1,0\n2,1\n");
         let source =
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_text_is_unpacked_on_the_way() {
+    fn compressed_text_is_decompressed() {
         let packed = zstd::stream::encode_all(&b"a,y\n1,0\n2,1\n"[..], 1).expect("packed");
         let source =
             open_live(Path::new("-"), Cursor::new(packed), &OpenOptions::default(), None, 10).expect("open");
@@ -337,13 +337,14 @@ mod tests {
     }
 
     #[test]
-    fn a_growing_file_gives_whole_lines_until_it_is_told_to_stop() {
+    fn a_growing_file_gives_complete_lines_until_it_is_stopped() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("log.csv");
         std::fs::write(&path, "a,y\n1,0\n2,").expect("written");
         let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let told = stop.clone();
-        let reader = Growing::open(&path, Arc::new(move || told.load(std::sync::atomic::Ordering::Relaxed)));
+        let stopped = stop.clone();
+        let reader =
+            Growing::open(&path, Arc::new(move || stopped.load(std::sync::atomic::Ordering::Relaxed)));
         let mut reader = reader.expect("open");
         let writer = std::thread::spawn({
             let path = path.clone();

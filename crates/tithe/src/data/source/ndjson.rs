@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::OpenOptions;
 use super::chunk::{Chunk, without_mark};
 use super::guess::Guess;
-use super::input::{Input, Packing};
+use super::input::{Compression, Input};
 use super::text::{BadRow, RowParser, TextFile, TextFormat, TextPart, field};
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::data::block::{Column, Field, INEXACT, Kind, MISSING, Segment, TextBuilder};
@@ -29,11 +29,11 @@ impl Ndjson {
     /// later rows have.
     pub fn open(
         input: Arc<Input>,
-        packing: Packing,
+        compression: Compression,
         chunk: usize,
         options: &OpenOptions,
     ) -> Result<TextPart<Ndjson>> {
-        let file = TextFile { input, packing, chunk, quoting: false };
+        let file = TextFile { input, compression, chunk, quoting: false };
         let path = file.path();
         let mut chunks = file.chunks()?;
         let mut names: Vec<String> = Vec::new();
@@ -275,7 +275,7 @@ mod tests {
 
     fn open(text: &str) -> Result<TextPart<Ndjson>> {
         let input = Input::from_reader("a.ndjson", text.as_bytes(), 1 << 20)?;
-        Ndjson::open(Arc::new(input), Packing::Plain, 64, &OpenOptions::default())
+        Ndjson::open(Arc::new(input), Compression::Plain, 64, &OpenOptions::default())
     }
 
     #[test]
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_end_is_no_bad_row_to_leave_out() {
+    fn a_row_without_end_is_not_skipped() {
         let part = open("{\"a\":1}\n").expect("a file");
         let reader = std::io::repeat(b'x').take(100 << 20);
         let mut scan = part.scan_once(&[0], Box::new(reader)).expect("a scan");
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_none_is_named() {
+    fn a_line_that_is_not_an_object_is_named() {
         let error = open("{\"a\":1}\n[1]\n").err().expect("an error").to_string();
         assert!(error.starts_with("'a.ndjson', row 2: is not a JSON object"), "{error}");
     }

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_once_can_be_read_again() {
+    fn saved_batches_can_be_read_again() {
         let (schema, all) = batches();
         for (memory, in_memory) in [(1 << 20, true), (30_000, false), (0, false)] {
             let kept = keep(schema.clone(), all.iter().cloned().map(Ok), memory, || false).unwrap();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow_schema::DataType;
 
 use super::chunk::{Chunk, Chunker};
-use super::input::{Input, Packing};
+use super::input::{Compression, Input};
 use super::part::{Part, check_columns};
 use super::row::Fault;
 use super::{Scan, Unit};
@@ -18,7 +18,7 @@ use crate::data::block::{Field, Kind, Segment};
 /// A text file and how it is cut into chunks.
 pub(super) struct TextFile {
     pub input: Arc<Input>,
-    pub packing: Packing,
+    pub compression: Compression,
     /// Bytes read at a time.
     pub chunk: usize,
     /// True if a newline between double quotes does not end a row.
@@ -33,7 +33,7 @@ impl TextFile {
 
     /// The chunks of the file from its first byte on.
     pub fn chunks(&self) -> Result<Chunks> {
-        Ok(self.chunks_by(Chunker::new(self.packing.unpack(&self.input)?, self.quoting, self.chunk)))
+        Ok(self.chunks_by(Chunker::new(self.compression.decompress(&self.input)?, self.quoting, self.chunk)))
     }
 
     /// The chunks of a reader that may be slow: rows are passed on as soon as they are complete.
@@ -42,26 +42,26 @@ impl TextFile {
     }
 
     fn chunks_by(&self, chunker: Chunker) -> Chunks {
-        Chunks { chunker, packing: self.packing, input: self.input.clone() }
+        Chunks { chunker, compression: self.compression, input: self.input.clone() }
     }
 }
 
 /// The chunks of a text file, in order.
 pub(super) struct Chunks {
     chunker: Chunker,
-    packing: Packing,
+    compression: Compression,
     input: Arc<Input>,
 }
 
 impl Chunks {
     /// The next chunk, or `None` at the end.
     pub fn next(&mut self) -> Result<Option<Chunk>> {
-        self.chunker.next().map_err(|error| self.packing.failure(self.input.path(), error))
+        self.chunker.next().map_err(|error| self.compression.failure(self.input.path(), error))
     }
 
     /// Skips the next `count` bytes.
     pub fn skip(&mut self, count: u64) -> Result<()> {
-        self.chunker.skip(count).map_err(|error| self.packing.failure(self.input.path(), error))
+        self.chunker.skip(count).map_err(|error| self.compression.failure(self.input.path(), error))
     }
 }
 

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn truth_in_any_case() {
+    fn booleans_in_upper_and_lower_case() {
         assert_eq!(boolean(b"TRUE"), Some(1.0));
         assert_eq!(boolean(b"False"), Some(0.0));
         assert!(boolean(b"NA").is_some_and(f64::is_nan));
