@@ -1,24 +1,24 @@
-//! Blocks of a fixed number of rows, put together from segments wherever the units end.
+//! Assembles blocks of a fixed number of rows from the segments of units, whose boundaries are anywhere.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::data::block::Segment;
 
-/// What is left of a unit once it is decoded.
+/// A decoded unit.
 pub(super) struct UnitDone {
     pub file: PathBuf,
     pub rows: u64,
-    /// Its rows, while their place in the input is not yet known.
+    /// Its rows, as long as their position in the input is unknown.
     pub waiting: Vec<Segment>,
 }
 
-/// Puts decoded segments together to blocks of a fixed number of rows, wherever the units end.
+/// Assembles decoded segments into blocks of a fixed number of rows.
 pub(super) struct Assembly {
     block_rows: u64,
-    /// Rows of the whole input, where that is known: then its last block is known to be complete.
+    /// The number of rows of the input, if known: then the last block is complete as soon as it has its rows.
     rows: Option<u64>,
-    /// Blocks ahead of this one are there already.
+    /// Earlier blocks are cached and are not assembled.
     first_block: u64,
     units: Vec<Option<UnitDone>>,
     units_placed: usize,
@@ -47,7 +47,7 @@ impl Assembly {
         }
     }
 
-    /// Takes rows whose place is known; gives back the blocks that they complete.
+    /// Adds rows at a known position, and returns the blocks that they complete.
     pub fn place(&mut self, first_row: u64, segment: Segment) -> Vec<CompleteBlock> {
         let mut complete = Vec::new();
         let (mut start, len) = (0, segment.len as u64);
@@ -73,7 +73,7 @@ impl Assembly {
         complete
     }
 
-    /// Takes note of a unit; places the waiting rows of all units whose place is known by now.
+    /// Records a decoded unit, and adds the waiting rows of all units whose position is now known.
     pub fn unit_done(&mut self, ticket: usize, unit: UnitDone) -> Vec<CompleteBlock> {
         if self.units.len() <= ticket {
             self.units.resize_with(ticket + 1, || None);
@@ -93,23 +93,23 @@ impl Assembly {
         complete
     }
 
-    /// The block that the end of the input left incomplete, as if one more unit had completed it.
+    /// The incomplete block at the end of the input, with the number that a further unit would have.
     pub fn last_block(&mut self) -> (usize, Option<CompleteBlock>) {
         let last = self.partial.pop_last();
         (self.units.len(), last.map(|(index, block)| (index, block.parts.into_values().collect())))
     }
 
-    /// Rows of all units that are placed.
+    /// The number of rows in units whose position is known.
     pub fn rows_placed(&self) -> u64 {
         self.rows_placed
     }
 
-    /// The rows of each unit, in order.
+    /// The number of rows of each unit, in order.
     pub fn unit_rows(&self) -> impl Iterator<Item = u64> {
         self.units.iter().map_while(|unit| unit.as_ref().map(|unit| unit.rows))
     }
 
-    /// The files, in order, and how many rows each has.
+    /// The files in order, each with its number of rows.
     pub fn rows_by_file(&self) -> Vec<(PathBuf, u64)> {
         let mut files: Vec<(PathBuf, u64)> = Vec::new();
         for unit in self.units.iter().flatten() {
@@ -121,8 +121,8 @@ impl Assembly {
         files
     }
 
-    /// Rows of the units ahead of `ticket` that come from the same file.
-    pub fn rows_ahead_in_file(&self, ticket: usize) -> u64 {
+    /// The number of rows in units before `ticket` that come from the same file.
+    pub fn rows_before_in_file(&self, ticket: usize) -> u64 {
         let Some(Some(failed)) = self.units.get(ticket) else { return 0 };
         self.units[..ticket]
             .iter()
@@ -139,7 +139,7 @@ mod tests {
     use crate::data::block::Column;
 
     #[test]
-    fn the_last_block_is_complete_where_the_number_of_rows_is_known() {
+    fn the_last_block_is_complete_if_the_number_of_rows_is_known() {
         let segment = |rows: std::ops::Range<u64>| {
             let len = (rows.end - rows.start) as usize;
             let values: Vec<f64> = rows.map(|row| row as f64).collect();
