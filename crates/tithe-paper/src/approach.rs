@@ -1,31 +1,31 @@
-//! The ways to a few weighted rows that are compared, each with its name and its look in every plot.
+//! The compared methods for choosing and weighting rows, with their names, colours and markers in all plots.
 
 use serde::{Deserialize, Serialize};
 use tithe::coreset::Method;
 use tithe_plot::{Color, Marker};
 
-/// A way to a few weighted rows.
+/// A method for choosing and weighting a subset of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Approach {
     /// The paper's Algorithm 1.
     Coreset,
-    /// A uniform choice of rows.
+    /// Uniform subsampling.
     Uniform,
-    /// Calibrated weights.
+    /// A coreset with calibrated weights.
     Calibrated,
-    /// Calibrated weights, from one reading of the rows, block by block.
+    /// A calibrated coreset of a stream: the rows are read once, block by block.
     Stream,
 }
 
 impl Approach {
-    /// All of them, in the order of legends.
+    /// All methods, in the order of the legends.
     pub const ALL: [Approach; 4] =
         [Approach::Uniform, Approach::Coreset, Approach::Calibrated, Approach::Stream];
-    /// Those that have all rows at hand.
-    pub const OF_ALL_ROWS: [Approach; 3] = [Approach::Uniform, Approach::Coreset, Approach::Calibrated];
+    /// The methods that need all rows in memory.
+    pub const IN_MEMORY: [Approach; 3] = [Approach::Uniform, Approach::Coreset, Approach::Calibrated];
 
-    /// How `build` is told.
+    /// The method setting for `build`.
     pub fn method(self) -> Method {
         match self {
             Approach::Coreset => Method::Sensitivity,
@@ -34,7 +34,7 @@ impl Approach {
         }
     }
 
-    /// In tables and file names.
+    /// Name in tables and file names.
     pub fn slug(self) -> &'static str {
         match self {
             Approach::Coreset => "coreset",
@@ -44,17 +44,17 @@ impl Approach {
         }
     }
 
-    /// In legends.
+    /// Name in legends.
     pub fn title(self) -> &'static str {
         match self {
-            Approach::Coreset => "Coreset (the paper's)",
+            Approach::Coreset => "Coreset (paper)",
             Approach::Uniform => "Uniform",
             Approach::Calibrated => "Calibrated coreset",
             Approach::Stream => "Calibrated stream",
         }
     }
 
-    /// Its colour, the same in every plot.
+    /// Colour in all plots.
     pub fn color(self) -> Color {
         match self {
             Approach::Coreset => Color::BLUE,
@@ -64,7 +64,7 @@ impl Approach {
         }
     }
 
-    /// Its marker, the same in every plot, so that colours are not needed.
+    /// Marker in all plots, so that curves can be distinguished without colour.
     pub fn marker(self) -> Marker {
         match self {
             Approach::Coreset => Marker::Circle,
@@ -72,5 +72,21 @@ impl Approach {
             Approach::Calibrated => Marker::Triangle,
             Approach::Stream => Marker::Diamond,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_are_distinct_in_plots_and_files() {
+        for (i, a) in Approach::ALL.iter().enumerate() {
+            for b in &Approach::ALL[..i] {
+                assert!(a.slug() != b.slug() && a.title() != b.title());
+                assert!(a.color() != b.color() && a.marker() != b.marker());
+            }
+        }
+        assert!(Approach::IN_MEMORY.iter().all(|approach| *approach != Approach::Stream));
     }
 }

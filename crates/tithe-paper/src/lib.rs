@@ -1,9 +1,9 @@
-//! The experiments of Huggins, Campbell and Broderick, *Coresets for Scalable Bayesian Logistic Regression* (2016), run
-//! again with Tithe, with what calibration adds: tables, plots and one page of Markdown.
+//! Reproduces the experiments of Huggins, Campbell and Broderick, *Coresets for Scalable Bayesian Logistic Regression* (2016),
+//! with Tithe, and repeats them with calibrated coresets. The output is tables, plots and one Markdown page.
 //!
-//! The way through: a [`profile`] says how much is run, [`data`] loads the sets, [`posterior`], [`timing`],
-//! [`sensitivity`] and [`theory`] are the experiments, made of cells that the [`runner`] runs and keeps; [`figures`]
-//! turns what is kept into tables and plots, and [`page`] into text.
+//! A [`profile`] says how much to run. [`data`] loads the data sets. [`posterior`], [`timing`], [`sensitivity`] and [`theory`]
+//! are the experiments. An experiment consists of cells (one combination of data set, method, size and seed), which the
+//! [`runner`] runs and saves. [`figures`] turns the saved cells into tables and plots, and [`page`] into Markdown.
 
 pub mod approach;
 pub mod data;

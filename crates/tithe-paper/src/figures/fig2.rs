@@ -10,24 +10,24 @@ use super::{averaged, grouped, span, with_commas};
 use crate::approach::Approach;
 use crate::data::Set;
 use crate::page::{Claim, Section, Verdict, mean_and_sd, short};
-use crate::posterior::{Few, FewOutcome, Truth, TruthOutcome};
+use crate::posterior::{Subset, SubsetOutcome, Truth, TruthOutcome};
 use crate::runner::{Context, Done, Results};
 use crate::tables::Table;
 
-/// The normal approximation's colour, the same in every plot.
+/// The colour of the Laplace approximation in all plots.
 const LAPLACE: Color = Color::ORANGE;
 
-type Cells = [Done<Few, FewOutcome>];
+type Cells = [Done<Subset, SubsetOutcome>];
 
-/// Makes the figure.
-pub fn make(context: &Context<'_>, cells: &[Few], truths: &Results<Truth>) -> Result<Section> {
+/// Runs the cells and creates the section.
+pub fn make(context: &Context<'_>, cells: &[Subset], truths: &Results<Truth>) -> Result<Section> {
     let results = context.run(cells)?;
     let sets: Vec<(Set, &TruthOutcome)> =
         truths.done.iter().map(|truth| (truth.cell.set, &truth.outcome)).collect();
     let columns = 3.min(sets.len().max(1));
     let mut panels = Vec::new();
     for row in sets.chunks(columns) {
-        // Rows of a grid are full, so that each set's panels stand below each other.
+        // Fill each row of the grid, so that the two panels of a data set are in the same column.
         panels.extend(row.iter().map(|(set, truth)| mmd_panel(context, *set, truth, &results.done)));
         panels.extend((row.len()..columns).filter(|_| sets.len() > columns).map(|_| Panel::gap()));
         panels.extend(row.iter().map(|(set, truth)| likelihood_panel(*set, truth, &results.done)));
@@ -36,9 +36,9 @@ pub fn make(context: &Context<'_>, cells: &[Few], truths: &Results<Truth>) -> Re
     Ok(Section {
         slug: "fig2",
         title: "Figure 2: quality of posteriors",
-        caption: "Polynomial MMD² (degree 3, offset 0.2) to the full data's posterior, and negative test log-likelihood, by \
-                  size; mean and one standard deviation over repeats. The noise floor is the MMD² between the two halves of \
-                  the full data's own run."
+        caption: "Polynomial MMD² (degree 3, offset 0.2) to the posterior of the full data, and negative test log-likelihood, by \
+                  coreset size: mean and one standard deviation over repeats. The noise floor is the MMD² between the two \
+                  halves of the draws from the full-data posterior."
             .to_string(),
         chart: Chart { title: "MMD and negative test log-likelihood by size".to_string(), panels, columns },
         claims: claims(context, &sets, &results.done),
@@ -48,7 +48,12 @@ pub fn make(context: &Context<'_>, cells: &[Few], truths: &Results<Truth>) -> Re
     })
 }
 
-fn values(set: Set, approach: Approach, done: &Cells, value: impl Fn(&FewOutcome) -> f64) -> Vec<(f64, f64)> {
+fn values(
+    set: Set,
+    approach: Approach,
+    done: &Cells,
+    value: impl Fn(&SubsetOutcome) -> f64,
+) -> Vec<(f64, f64)> {
     done.iter()
         .filter(|d| d.cell.set == set && d.cell.approach == approach)
         .map(|d| (d.cell.size as f64, value(&d.outcome)))
@@ -74,7 +79,7 @@ fn mmd_panel(context: &Context<'_>, set: Set, truth: &TruthOutcome, done: &Cells
         curves: curves.to_vec(),
         levels: vec![
             level("Laplace, all rows", truth.laplace.mmd_squared, LAPLACE, Line::Dotted),
-            level("Noise floor (halves of one run)", truth.noise_floor, Color::GREY, Line::Dashed),
+            level("Noise floor", truth.noise_floor, Color::GREY, Line::Dashed),
         ],
     }
 }
@@ -95,12 +100,17 @@ fn likelihood_panel(set: Set, truth: &TruthOutcome, done: &Cells) -> Panel {
         curves: curves.to_vec(),
         levels: vec![
             level("Laplace, all rows", truth.laplace.negative_log_likelihood, LAPLACE, Line::Dotted),
-            level("Full data's posterior", truth.negative_log_likelihood, Color::INK, Line::Dashed),
+            level("Full-data posterior", truth.negative_log_likelihood, Color::INK, Line::Dashed),
         ],
     }
 }
 
-fn means(set: Set, approach: Approach, done: &Cells, value: impl Fn(&FewOutcome) -> f64) -> Vec<(f64, f64)> {
+fn means(
+    set: Set,
+    approach: Approach,
+    done: &Cells,
+    value: impl Fn(&SubsetOutcome) -> f64,
+) -> Vec<(f64, f64)> {
     grouped(&values(set, approach, done, value)).into_iter().map(|(x, ys)| (x, mean_and_sd(&ys).0)).collect()
 }
 
@@ -108,83 +118,103 @@ fn claims(context: &Context<'_>, sets: &[(Set, &TruthOutcome)], done: &Cells) ->
     let mut claims = Vec::new();
     for (set, truth) in sets {
         let title = context.library.title(*set);
-        let mmd = |approach| means(*set, approach, done, |o| o.quality.mmd_squared);
-        let (coreset, uniform) = (mmd(Approach::Coreset), mmd(Approach::Uniform));
-        let gains: Vec<(f64, f64)> = coreset
-            .iter()
-            .filter_map(|(size, own)| {
-                uniform
-                    .iter()
-                    .find(|(other, _)| other == size)
-                    .map(|(_, theirs)| (*size, (theirs / own).log10()))
-            })
-            .collect();
-        if !gains.is_empty() {
-            let (worst, best) = span(gains.iter().map(|(_, gain)| *gain));
-            let better = gains.iter().filter(|(_, gain)| *gain > 0.0).count();
-            let (claim, verdict) = if set.recipe().is_some() {
-                let verdict = match worst {
-                    worst if worst >= 1.0 => Verdict::Holds,
-                    _ if best < 1.0 => Verdict::Fails,
-                    _ => Verdict::Partly,
-                };
-                (
-                    format!("Coreset MMD is 1 to 2 orders of magnitude below uniform, never above: {title}"),
-                    verdict,
-                )
-            } else {
-                let close = gains.iter().filter(|(_, gain)| *gain > -0.15).count();
-                (
-                    format!("Coreset MMD is similar to uniform or better: {title}"),
-                    Verdict::of_share(close, gains.len()),
-                )
-            };
-            let found = format!(
-                "log₁₀ of uniform's MMD² over the coreset's: {} to {}; the coreset is better at {better} of {} sizes",
-                signed(worst),
-                signed(best),
-                gains.len()
-            );
-            claims.push(Claim { claim, verdict, found });
-        }
-        for approach in [Approach::Calibrated, Approach::Stream] {
-            let large = mmd(approach).into_iter().filter(|(size, _)| *size >= 625.0);
-            let ratios: Vec<f64> = large.map(|(_, mmd)| mmd / truth.noise_floor).collect();
-            if !ratios.is_empty() {
-                let (low, high) = span(ratios.iter().copied());
-                claims.push(Claim {
-                    claim: format!("{} of 625 rows and more: at the noise floor: {title}", approach.title()),
-                    verdict: Verdict::of_share(ratios.iter().filter(|r| **r < 2.0).count(), ratios.len()),
-                    found: format!("mean MMD² over the noise floor: {} to {}", short(low), short(high)),
-                });
-            }
-        }
-        let nll = |approach| means(*set, approach, done, |o| o.quality.negative_log_likelihood);
-        let (coreset, uniform) = (nll(Approach::Coreset), nll(Approach::Uniform));
-        let worse: Vec<f64> = coreset
-            .iter()
-            .filter_map(|(size, own)| {
-                uniform.iter().find(|(other, _)| other == size).map(|(_, theirs)| own - theirs)
-            })
-            .collect();
-        if !worse.is_empty() {
-            let good = worse.iter().filter(|excess| **excess < 0.005).count();
-            let (low, high) = span(worse.iter().copied());
-            claims.push(Claim {
-                claim: format!("Test log-likelihood of coresets is as good as uniform's or better: {title}"),
-                verdict: Verdict::of_share(good, worse.len()),
-                found: format!(
-                    "coreset's minus uniform's: {} to {} nats a row; full data {}",
-                    signed(low),
-                    signed(high),
-                    short(truth.negative_log_likelihood)
-                ),
-            });
-        }
+        claims.extend(discrepancy_claim(*set, title, done));
+        let calibrated = [Approach::Calibrated, Approach::Stream];
+        claims.extend(calibrated.iter().flat_map(|a| noise_floor_claim(*set, title, *a, truth, done)));
+        claims.extend(likelihood_claim(*set, title, truth, done));
     }
     claims
 }
 
+/// Pairs of a coreset's and uniform subsampling's mean value, for each size that both have.
+fn coreset_and_uniform(set: Set, done: &Cells, value: impl Fn(&SubsetOutcome) -> f64) -> Vec<(f64, f64)> {
+    let uniform = means(set, Approach::Uniform, done, &value);
+    means(set, Approach::Coreset, done, &value)
+        .into_iter()
+        .filter_map(|(size, own)| {
+            uniform.iter().find(|(other, _)| *other == size).map(|(_, theirs)| (own, *theirs))
+        })
+        .collect()
+}
+
+/// The paper's claim about the MMD: much smaller than uniform subsampling's on generated data, similar on real data.
+fn discrepancy_claim(set: Set, title: &str, done: &Cells) -> Option<Claim> {
+    let pairs = coreset_and_uniform(set, done, |o| o.quality.mmd_squared);
+    let gains: Vec<f64> = pairs.into_iter().map(|(coreset, uniform)| (uniform / coreset).log10()).collect();
+    if gains.is_empty() {
+        return None;
+    }
+    let (worst, best) = span(gains.iter().copied());
+    let (claim, verdict) = if set.recipe().is_some() {
+        let verdict = match worst {
+            worst if worst >= 1.0 => Verdict::Holds,
+            _ if best < 1.0 => Verdict::Fails,
+            _ => Verdict::Partly,
+        };
+        let claim =
+            "The coreset's MMD² is 1 to 2 orders of magnitude smaller than that of uniform subsampling, and never larger";
+        (format!("{claim}: {title}"), verdict)
+    } else {
+        let close = gains.iter().filter(|gain| **gain > -0.15).count();
+        (
+            format!("The coreset's MMD² is similar to that of uniform subsampling or smaller: {title}"),
+            Verdict::of_share(close, gains.len()),
+        )
+    };
+    let better = gains.iter().filter(|gain| **gain > 0.0).count();
+    let found = format!(
+        "log₁₀(MMD² of uniform / MMD² of coreset): {} to {}; the coreset is better at {better} of {} sizes",
+        signed(worst),
+        signed(best),
+        gains.len()
+    );
+    Some(Claim { claim, verdict, found })
+}
+
+/// Our claim about calibrated coresets: their MMD² is within a factor of 2 of the noise floor.
+fn noise_floor_claim(
+    set: Set,
+    title: &str,
+    approach: Approach,
+    truth: &TruthOutcome,
+    done: &Cells,
+) -> Option<Claim> {
+    let mmd = means(set, approach, done, |o| o.quality.mmd_squared);
+    let large = mmd.into_iter().filter(|(size, _)| *size >= 625.0);
+    let ratios: Vec<f64> = large.map(|(_, mmd)| mmd / truth.noise_floor).collect();
+    if ratios.is_empty() {
+        return None;
+    }
+    let (low, high) = span(ratios.iter().copied());
+    Some(Claim {
+        claim: format!("{} with at least 625 rows reaches the noise floor: {title}", approach.title()),
+        verdict: Verdict::of_share(ratios.iter().filter(|r| **r < 2.0).count(), ratios.len()),
+        found: format!("mean MMD² / noise floor: {} to {}", short(low), short(high)),
+    })
+}
+
+/// The paper's claim about predictions: at most 0.005 nats per row worse than those of uniform subsampling.
+fn likelihood_claim(set: Set, title: &str, truth: &TruthOutcome, done: &Cells) -> Option<Claim> {
+    let pairs = coreset_and_uniform(set, done, |o| o.quality.negative_log_likelihood);
+    let excesses: Vec<f64> = pairs.into_iter().map(|(coreset, uniform)| coreset - uniform).collect();
+    if excesses.is_empty() {
+        return None;
+    }
+    let good = excesses.iter().filter(|excess| **excess < 0.005).count();
+    let (low, high) = span(excesses.iter().copied());
+    Some(Claim {
+        claim: format!("The coreset predicts test rows at least as well as uniform subsampling: {title}"),
+        verdict: Verdict::of_share(good, excesses.len()),
+        found: format!(
+            "negative test log-likelihood, coreset − uniform: {} to {} nats per row; full data {}",
+            signed(low),
+            signed(high),
+            short(truth.negative_log_likelihood)
+        ),
+    })
+}
+
+/// A number with its sign.
 fn signed(value: f64) -> String {
     let text = if value.abs() < 0.01 { format!("{value:+.1e}") } else { format!("{value:+.2}") };
     text.replace('-', "−")
@@ -192,7 +222,8 @@ fn signed(value: f64) -> String {
 
 fn details(context: &Context<'_>, sets: &[(Set, &TruthOutcome)], done: &Cells) -> String {
     let mut text = String::from(
-        "MMD² by size, mean over repeats (KL of normal fits in nats, median):\n\n| data | M | uniform | coreset | \
+        "MMD² by coreset size M: mean over repeats. In parentheses: KL divergence between normal approximations, in nats; \
+         median.\n\n| data | M | uniform | coreset | \
          calibrated | calibrated stream | noise floor | Laplace |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
     );
     for (set, truth) in sets {
@@ -201,7 +232,7 @@ fn details(context: &Context<'_>, sets: &[(Set, &TruthOutcome)], done: &Cells) -
         sizes.dedup();
         for size in sizes {
             let cell = |approach: Approach| {
-                let cells: Vec<&FewOutcome> = done
+                let cells: Vec<&SubsetOutcome> = done
                     .iter()
                     .filter(|d| d.cell.set == *set && d.cell.size == size && d.cell.approach == approach)
                     .map(|d| &d.outcome)
@@ -232,7 +263,7 @@ fn details(context: &Context<'_>, sets: &[(Set, &TruthOutcome)], done: &Cells) -
     text
 }
 
-/// Every cell with its seed.
+/// All cells, with their seeds.
 pub(super) fn table(done: &Cells) -> Table {
     named_table("fig2", done)
 }

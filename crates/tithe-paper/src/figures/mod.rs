@@ -1,4 +1,4 @@
-//! The figures: the cells each is made of, and what they look like.
+//! The figures: each runs its cells and turns the results into a chart, tables and claims.
 
 mod fig1;
 mod fig2;
@@ -14,40 +14,40 @@ use crate::posterior::{self, Truth};
 use crate::runner::{Context, write};
 use crate::sensitivity::Scaling;
 
-/// What can be asked for.
+/// A figure that can be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Figure {
-    /// Share of the time spent building.
+    /// Time to build as a share of the total time.
     Fig1a,
-    /// Mean sensitivities of Binary10.
+    /// Mean sensitivity of Binary10.
     Fig1b,
-    /// Mean sensitivities of a real set.
+    /// Mean sensitivity of a real data set.
     Fig1c,
-    /// Quality of posteriors.
+    /// Quality of posteriors, by coreset size.
     Fig2,
-    /// Quality for other k and a.
+    /// Quality of posteriors for other k and a.
     Robustness,
-    /// The theory, measured.
+    /// Measurements of the bounds in the theorems.
     Theory,
 }
 
 impl Figure {
-    /// All of them.
+    /// All figures.
     pub const ALL: [Figure; 6] =
         [Figure::Fig1a, Figure::Fig1b, Figure::Fig1c, Figure::Fig2, Figure::Robustness, Figure::Theory];
 }
 
-/// What was made.
+/// The files that were written.
 pub struct Report {
-    /// The figures, by the names of their files.
+    /// File names of the figures, without extension.
     pub figures: Vec<&'static str>,
-    /// The page.
+    /// The Markdown page.
     pub page: String,
-    /// Cells that were not run.
+    /// Number of cells that were not run.
     pub missing: usize,
 }
 
-/// Runs the figures' cells and writes tables, plots and the page. What is cheap comes first.
+/// Runs the cells of the figures, the quickest ones first, and writes tables, plots and the page.
 pub fn run(context: &Context<'_>, figures: &[Figure]) -> Result<Report> {
     let sets = context.library.available();
     let profile = context.profile;
@@ -77,7 +77,7 @@ pub fn run(context: &Context<'_>, figures: &[Figure]) -> Result<Report> {
     if let Some(truths) = truths.as_ref().filter(|_| wanted(Figure::Robustness)) {
         sections.push(robustness::make(context, &posterior::robustness(profile, &sets), truths)?);
     }
-    // The paper's order, the theory last.
+    // In the order of the paper, with the theory last.
     sections.sort_by_key(|section| (section.slug.starts_with("theory"), section.slug));
     for section in &sections {
         draw(context, section.slug, &section.chart)?;
@@ -103,7 +103,7 @@ fn draw(context: &Context<'_>, slug: &str, chart: &Chart) -> Result<()> {
     write(&path, &png)
 }
 
-/// Points of values that belong to the same x, with bars of one standard deviation.
+/// One point per x: the mean of its values, with an error bar of one standard deviation on each side.
 fn averaged(values: &[(f64, f64)]) -> Vec<Point> {
     grouped(values)
         .into_iter()
@@ -114,7 +114,7 @@ fn averaged(values: &[(f64, f64)]) -> Vec<Point> {
         .collect()
 }
 
-/// The values that belong to each x, in ascending order.
+/// The values of each x, ordered by x.
 fn grouped(values: &[(f64, f64)]) -> Vec<(f64, Vec<f64>)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -128,14 +128,14 @@ fn grouped(values: &[(f64, f64)]) -> Vec<(f64, Vec<f64>)> {
     groups
 }
 
-/// Smallest and largest of some values.
+/// The smallest and the largest of some values; (∞, −∞) if there are none.
 fn span(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     values
         .into_iter()
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (value.min(low), value.max(high)))
 }
 
-/// A whole number with commas.
+/// A whole number with commas between groups of three digits.
 fn with_commas(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -146,4 +146,62 @@ fn with_commas(number: usize) -> String {
         text.push(digit);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Library;
+    use crate::profile::Profile;
+    use crate::runner::testing::Log;
+
+    #[test]
+    fn values_are_grouped_and_averaged_by_x() {
+        let values = [(2.0, 5.0), (1.0, 1.0), (2.0, 7.0), (2.0, 9.0)];
+        assert_eq!(grouped(&values), [(1.0, vec![1.0]), (2.0, vec![5.0, 7.0, 9.0])]);
+        let points = averaged(&values);
+        assert_eq!(points, [Point::new(1.0, 1.0), Point { x: 2.0, y: 7.0, bar: Some((5.0, 9.0)) }]);
+        assert_eq!(span([3.0, -1.0, 2.0]), (-1.0, 3.0));
+        assert_eq!(span([]), (f64::INFINITY, f64::NEG_INFINITY));
+    }
+
+    #[test]
+    fn large_numbers_have_commas() {
+        let numbers = [0, 999, 1000, 26_733, 581_012, 1_000_000];
+        assert_eq!(numbers.map(with_commas), ["0", "999", "1,000", "26,733", "581,012", "1,000,000"]);
+    }
+
+    #[test]
+    fn the_theory_section_is_complete_and_its_claims_hold() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let log = Log::default();
+        let context = Context {
+            profile: Profile::Quick,
+            library: Library::new(None, Profile::Quick),
+            folder: folder.path().to_path_buf(),
+            threads: 2,
+            deadline: None,
+            watch: &log,
+        };
+        let report = run(&context, &[Figure::Theory]).expect("a report");
+        let names = ["theory-evidence", "theory-guarantee", "theory-lower-bound", "theory-mixture"];
+        assert_eq!((report.figures.as_slice(), report.missing), (&names[..], 0));
+        let page = std::fs::read_to_string(folder.path().join("results.md")).expect("the page");
+        assert_eq!(page, report.page);
+        // Every linked plot exists, as SVG and PNG, and every table has one row per cell.
+        for (name, cells) in names.into_iter().zip([12, 2, 3, 12]) {
+            assert!(page.contains(&format!("](plots/{name}.svg)")), "{name}");
+            let read = |path: String| std::fs::read(folder.path().join(path)).expect("a file");
+            assert!(read(format!("plots/{name}.svg")).starts_with(b"<svg"));
+            assert!(read(format!("plots/{name}.png")).starts_with(b"\x89PNG"));
+            let table = String::from_utf8(read(format!("tables/{name}.csv"))).expect("text");
+            assert_eq!(table.lines().count(), 1 + cells, "{name}");
+        }
+        // Theorems hold for any seed; that of the guarantee allows failures with probability δ, but errors are a fifth of ε.
+        assert_eq!(page.matches("**holds**").count(), 4, "{page}");
+        // A second run computes nothing and writes the same page.
+        let cells = log.cells.lock().expect("a list").len();
+        assert_eq!(run(&context, &[Figure::Theory]).expect("a report").page, page);
+        assert_eq!(log.cells.lock().expect("a list").len(), cells);
+    }
 }

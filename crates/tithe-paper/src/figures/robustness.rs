@@ -1,4 +1,4 @@
-//! Whether results are similar for 4 ≤ k ≤ 8 and 2.5 ≤ a ≤ 3.5.
+//! Robustness: are results similar for 4 ≤ k ≤ 8 and 2.5 ≤ a ≤ 3.5?
 
 use tithe::base::error::Result;
 use tithe_plot::{Axis, Chart, Color, Curve, Level, Line, Marker, Panel, Scale};
@@ -7,11 +7,11 @@ use super::fig2::named_table;
 use super::{averaged, grouped, span};
 use crate::approach::Approach;
 use crate::page::{Claim, Section, Verdict, mean_and_sd, short};
-use crate::posterior::{Few, Truth, robustness_size};
+use crate::posterior::{Subset, Truth, robustness_size};
 use crate::runner::{Context, Results};
 
-/// Makes the figure.
-pub fn make(context: &Context<'_>, cells: &[Few], truths: &Results<Truth>) -> Result<Section> {
+/// Runs the cells and creates the section.
+pub fn make(context: &Context<'_>, cells: &[Subset], truths: &Results<Truth>) -> Result<Section> {
     let results = context.run(cells)?;
     let sets: Vec<&Truth> = truths
         .done
@@ -19,12 +19,12 @@ pub fn make(context: &Context<'_>, cells: &[Few], truths: &Results<Truth>) -> Re
         .map(|truth| &truth.cell)
         .filter(|truth| results.done.iter().any(|d| d.cell.set == truth.set))
         .collect();
-    let values = |truth: &Truth, by: &dyn Fn(&Few) -> Option<f64>| -> Vec<(f64, f64)> {
+    let values = |truth: &Truth, by: &dyn Fn(&Subset) -> Option<f64>| -> Vec<(f64, f64)> {
         let own = results.done.iter().filter(|d| d.cell.set == truth.set);
         own.filter_map(|d| by(&d.cell).map(|x| (x, d.outcome.quality.mmd_squared))).collect()
     };
-    let by_clusters = |cell: &Few| (cell.a == 3.0).then_some(cell.clusters as f64);
-    let by_radius = |cell: &Few| (cell.clusters == cell.set.clusters()).then_some(cell.a);
+    let by_clusters = |cell: &Subset| (cell.a == 3.0).then_some(cell.clusters as f64);
+    let by_radius = |cell: &Subset| (cell.clusters == cell.set.clusters()).then_some(cell.a);
     let mut panels = Vec::new();
     let mut claims = Vec::new();
     for truth in &sets {
@@ -43,22 +43,17 @@ pub fn make(context: &Context<'_>, cells: &[Few], truths: &Results<Truth>) -> Re
                 line: Line::Solid,
             }],
             levels: floor
-                .map(|y| Level {
-                    name: "Noise floor (halves of one run)".to_string(),
-                    y,
-                    color: Color::GREY,
-                    line: Line::Dashed,
-                })
+                .map(|y| Level { name: "Noise floor".to_string(), y, color: Color::GREY, line: Line::Dashed })
                 .into_iter()
                 .collect(),
         };
         panels.push(panel("clusters k (a = 3)", (3.5, 8.5), averaged(&values(truth, &by_clusters))));
         panels.push(panel("radius constant a", (2.3, 3.7), averaged(&values(truth, &by_radius))));
         for (what, by) in
-            [("k = 4 … 8", &by_clusters as &dyn Fn(&Few) -> Option<f64>), ("a = 2.5 … 3.5", &by_radius)]
+            [("k = 4 to 8", &by_clusters as &dyn Fn(&Subset) -> Option<f64>), ("a = 2.5 to 3.5", &by_radius)]
         {
             let groups = grouped(&values(truth, by));
-            // One value says nothing of others.
+            // A comparison needs at least two values.
             if groups.len() < 2 {
                 continue;
             }
@@ -66,10 +61,10 @@ pub fn make(context: &Context<'_>, cells: &[Few], truths: &Results<Truth>) -> Re
             let spread =
                 groups.iter().map(|(_, ys)| mean_and_sd(ys)).filter_map(|(mean, sd)| sd.map(|sd| sd / mean));
             claims.push(Claim {
-                claim: format!("Similar results for {what}: {title}"),
+                claim: format!("Results are similar for {what}: {title}"),
                 verdict: Verdict::of(high / low < 3.0),
                 found: format!(
-                    "mean MMD² between {} and {}; sd over repeats up to {} of the mean",
+                    "mean MMD² between {} and {}; standard deviation over repeats up to {} times the mean",
                     short(low),
                     short(high),
                     short(span(spread).1)
@@ -81,7 +76,7 @@ pub fn make(context: &Context<'_>, cells: &[Few], truths: &Results<Truth>) -> Re
         slug: "robustness",
         title: "Robustness to k and a",
         caption: format!(
-            "MMD² of the paper's coreset of {} rows for other numbers of clusters k and other radii R = a/√I; mean and one \
+            "MMD² of the paper's coreset with {} rows, for other numbers of clusters k and other radii R = a/√I: mean and one \
              standard deviation over repeats.",
             robustness_size(context.profile)
         ),

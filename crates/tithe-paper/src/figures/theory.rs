@@ -1,4 +1,4 @@
-//! The theory, measured: four plots.
+//! Four figures that compare the theorems of the paper with measurements.
 
 use tithe::base::error::Result;
 use tithe_plot::{Axis, Chart, Color, Curve, Level, Line, Marker, Panel, Point, Scale};
@@ -11,14 +11,14 @@ use crate::tables::Table;
 use crate::theory::guarantee::{AUTHORS, DELTA, EPSILON};
 use crate::theory::{evidence, guarantee, lower_bound, mixture};
 
-/// What a bound looks like.
+/// Colour of bounds.
 const BOUND: Color = Color::INK;
-/// What is measured of the paper's own algorithm.
+/// Colour of measurements with the paper's algorithm.
 const MEASURED: Color = Color::BLUE;
-/// The same with an idealised clustering.
+/// Colour of measurements with an idealised clustering.
 const IDEAL: Color = Color::SKY;
 
-/// Makes all four.
+/// Runs the cells of all four figures and creates their sections.
 pub fn make(context: &Context<'_>) -> Result<Vec<Section>> {
     Ok(vec![lower_bounds(context)?, mixtures(context)?, guarantees(context)?, evidences(context)?])
 }
@@ -48,7 +48,7 @@ fn lower_bounds(context: &Context<'_>) -> Result<Section> {
         curves: vec![
             curve("Upper bound (Cor. 3.7)", points(&|o| o.upper), BOUND, Marker::None, Line::Dashed),
             curve(
-                "Lemma 3.1, each its own cluster",
+                "Lemma 3.1, one cluster per vector",
                 points(&|o| o.lemma),
                 IDEAL,
                 Marker::Diamond,
@@ -69,18 +69,18 @@ fn lower_bounds(context: &Context<'_>) -> Result<Section> {
         .number("epsilon", done, |d| d.outcome.epsilon);
     Ok(Section {
         slug: "theory-lower-bound",
-        title: "Theorem 3.4 and Corollary 3.7: sensitivities between their bounds",
-        caption: "Sensitivity of the theorem's own vectors by radius: the largest ratio that gradient ascent over the ball \
-                  finds, between the two bounds."
+        title: "Theorem 3.4 and Corollary 3.7: bounds of sensitivities",
+        caption: "Sensitivity of the vectors in the theorem, by radius: the largest ratio found by gradient ascent over the ball, and \
+                  the bounds below and above it."
             .to_string(),
-        chart: Chart { title: "Sensitivity between its bounds".to_string(), panels: vec![panel], columns: 1 },
+        chart: Chart { title: "Sensitivity and its bounds".to_string(), panels: vec![panel], columns: 1 },
         tables: vec![table],
         claims: vec![Claim {
             claim: "Theorem 3.4 ≤ sensitivity ≤ Lemma 3.1 ≤ Corollary 3.7 on the theorem's vectors".to_string(),
             verdict: Verdict::of_share(between, done.len()),
             found: format!(
-                "at {between} of {} radii; the lemma is at most {} times what was found, and that at most {} times the \
-                 lower bound",
+                "at {between} of {} radii; the bound of the lemma is at most {} times the largest ratio found, which is at most {} \
+                 times the lower bound",
                 done.len(),
                 short(slack),
                 short(gap)
@@ -117,7 +117,7 @@ fn mixtures(context: &Context<'_>) -> Result<Section> {
         }
         let limit = own.first().map(|d| d.cell.limit());
         if let (Some(last), Some(limit)) = (components.last(), limit) {
-            ends.push(format!("R = {radius}: {} of at most {}", short(last.y), short(limit)));
+            ends.push(format!("R = {radius}: {} (limit {})", short(last.y), short(limit)));
         }
         panels.push(Panel {
             title: format!("Mixture, R = {radius}"),
@@ -129,7 +129,12 @@ fn mixtures(context: &Context<'_>) -> Result<Section> {
                 curve("Measured, clusters = components", components, IDEAL, Marker::Diamond, Line::None),
             ],
             levels: limit
-                .map(|y| Level { name: "Its limit".to_string(), y, color: Color::GREY, line: Line::Dotted })
+                .map(|y| Level {
+                    name: "Limit of the bound".to_string(),
+                    y,
+                    color: Color::GREY,
+                    line: Line::Dotted,
+                })
                 .into_iter()
                 .collect(),
         });
@@ -145,15 +150,15 @@ fn mixtures(context: &Context<'_>) -> Result<Section> {
     Ok(Section {
         slug: "theory-mixture",
         title: "Proposition 3.8: the expected mean sensitivity of a Gaussian mixture",
-        caption: "Mean sensitivity bound of the Mixture data by the number of rows, against the proposition's bound (the \
-                  least over r) and that bound's limit."
+        caption: "Mean sensitivity bound of the Mixture data by the number of rows, the bound of the proposition (minimised over r), \
+                  and its limit."
             .to_string(),
         chart: Chart { title: "Mean sensitivity of a Gaussian mixture".to_string(), panels, columns: 3 },
         tables: vec![table],
         claims: vec![Claim {
             claim: "The expected mean sensitivity of a Gaussian mixture is bounded for all N (Proposition 3.8)".to_string(),
             verdict: Verdict::of(worst <= 1.0),
-            found: format!("measured at most {} of the bound; at the most rows, {}", short(worst), ends.join(", ")),
+            found: format!("measured values are at most {} times the bound; with the most rows, {}", short(worst), ends.join(", ")),
         }],
         details: String::new(),
         missing: results.missing,
@@ -168,18 +173,17 @@ fn guarantees(context: &Context<'_>) -> Result<Section> {
     let quantile = |p: f64| -> Vec<Point> {
         done.iter().rev().map(|d| Point::new(d.outcome.size as f64, d.outcome.quantile(p))).collect()
     };
-    // How many draws theory and measurement ask for: errors fall as 1/√M.
+    // The smallest constant that is large enough in practice, to compare with the authors' constant.
     let authors = done.iter().find(|d| d.cell.constant == AUTHORS);
     let least = done
         .iter()
         .filter(|d| d.outcome.failures() <= DELTA)
         .map(|d| d.cell.constant)
         .fold(f64::INFINITY, f64::min);
-    let mut found = format!("the guarantee's share of failures is at most δ down to c = {}", short(least));
+    let mut found = format!("the share of failures is at most δ for c ≥ {}", short(least));
     if let Some(authors) = authors {
         found += &format!(
-            "; with the authors' c = 4, M = {}, 0.95-quantile of the error {} where ε = {EPSILON} is promised, failures {} \
-             of {}",
+            "; with the authors' c = 4: M = {}, 0.95-quantile of the error {} (ε = {EPSILON} is guaranteed), {} failures in {}",
             authors.outcome.size,
             short(authors.outcome.quantile(1.0 - DELTA)),
             authors.outcome.errors.iter().filter(|error| **error > EPSILON).count(),
@@ -201,8 +205,8 @@ fn guarantees(context: &Context<'_>) -> Result<Section> {
             }],
         },
         Panel {
-            title: "The error itself".to_string(),
-            x: Axis::new("draws M that c asks for", Scale::Log),
+            title: "Size of the error".to_string(),
+            x: Axis::new("coreset size M", Scale::Log),
             y: Axis::new("largest relative error", Scale::Log),
             curves: vec![
                 curve("Median", quantile(0.5), MEASURED, Marker::Square, Line::Dashed),
@@ -228,10 +232,10 @@ fn guarantees(context: &Context<'_>) -> Result<Section> {
         slug: "theory-guarantee",
         title: "Theorem 3.2: the (ε, δ) guarantee and its constant",
         caption: format!(
-            "Coresets of 20,000 rows of two columns (R = 1), ε = {EPSILON}, δ = {DELTA}: how many exceed ε by the constant c, \
-             and the largest relative error over the ball by the number of draws."
+            "Coresets of 20,000 rows with two columns (R = 1, ε = {EPSILON}, δ = {DELTA}). Left: share of coresets whose error \
+             exceeds ε, by the constant c. Right: largest relative error over the ball, by coreset size."
         ),
-        chart: Chart { title: "The guarantee by its constant".to_string(), panels, columns: 2 },
+        chart: Chart { title: "The guarantee, by its constant".to_string(), panels, columns: 2 },
         tables: vec![table],
         claims: vec![Claim {
             claim: "With probability 1 − δ the coreset's relative error is at most ε (Theorem 3.2)"
@@ -247,7 +251,7 @@ fn guarantees(context: &Context<'_>) -> Result<Section> {
 fn evidences(context: &Context<'_>) -> Result<Section> {
     let results = context.run(&evidence::cells(context.profile))?;
     let done = &results.done;
-    let mut curves: Vec<Curve> = Approach::OF_ALL_ROWS
+    let mut curves: Vec<Curve> = Approach::IN_MEMORY
         .map(|approach| {
             let own = done.iter().filter(|d| d.cell.approach == approach);
             let points = own.map(|d| Point::new(d.outcome.bound(), d.outcome.error())).collect();
@@ -258,7 +262,7 @@ fn evidences(context: &Context<'_>) -> Result<Section> {
     curves.insert(
         0,
         curve(
-            "What Proposition 2.1 allows",
+            "Bound of Proposition 2.1",
             vec![Point::new(low, low), Point::new(high, high)],
             BOUND,
             Marker::None,
@@ -286,8 +290,8 @@ fn evidences(context: &Context<'_>) -> Result<Section> {
     Ok(Section {
         slug: "theory-evidence",
         title: "Proposition 2.1: the error of the marginal likelihood",
-        caption: "Error of the log evidence, integrated numerically (5,000 rows, two coefficients, prior N(0, 4I) on the ball of \
-                  radius 4), against ε|ln E| with the ε found over the ball."
+        caption: "Error of the log evidence, computed by numerical integration (5,000 rows, two coefficients, prior N(0, 4I) restricted \
+                  to the ball of radius 4), and the bound ε|ln E| with the ε measured over the ball."
             .to_string(),
         chart: Chart {
             title: "Error of the log evidence".to_string(),
@@ -305,7 +309,7 @@ fn evidences(context: &Context<'_>) -> Result<Section> {
             claim: "|ln E − ln Ẽ| ≤ ε |ln E| (Proposition 2.1)".to_string(),
             verdict: Verdict::of_share(within, done.len()),
             found: format!(
-                "{within} of {}; the error is at most {} of the bound for coresets, {} for calibrated ones",
+                "in {within} of {} cases; the error is at most {} times the bound for coresets, {} times for calibrated coresets",
                 done.len(),
                 short(ratios(Approach::Coreset)),
                 short(ratios(Approach::Calibrated))
