@@ -397,24 +397,28 @@ mod tests {
 
     #[test]
     fn results_do_not_depend_on_the_number_of_threads() {
-        use crate::approach::Approach;
-        use crate::theory::{evidence::Evidence, mixture::MixtureBound};
+        use crate::data::Set;
+        use crate::sensitivity::{MeanBound, Scaling};
+        use crate::theory::mixture::MixtureBound;
         let folder = tempfile::tempdir().expect("a directory");
-        let cells: Vec<MixtureBound> =
+        let mixtures: Vec<MixtureBound> =
             (0..4).map(|seed| MixtureBound { rows: 500, radius: 0.5, seed }).collect();
-        let coresets: Vec<Evidence> =
-            Approach::IN_MEMORY.map(|approach| Evidence { approach, size: 60, seed: 1 }).to_vec();
+        // These cells share data that the first one loads.
+        let (set, scaling) = (Set::Binary10, Scaling::AsIs);
+        let means: Vec<MeanBound> = (0..4)
+            .map(|repeat| MeanBound { set, scaling, rows: 400, clusters: 6, radius: 3.0, repeat })
+            .collect();
         let run = |threads: usize| {
             let log = Log::default();
             let context = context(&folder.path().join(threads.to_string()), threads, &log);
-            let mixtures = context.run(&cells).expect("results").done;
-            let evidences = context.run(&coresets).expect("results").done;
+            let mixtures = context.run(&mixtures).expect("results").done;
+            let means = context.run(&means).expect("results").done;
             let mixtures = mixtures.iter().map(|done| serde_json::to_string(&done.outcome).expect("JSON"));
-            let evidences = evidences.iter().map(|done| serde_json::to_string(&done.outcome).expect("JSON"));
-            mixtures.chain(evidences).collect::<Vec<_>>()
+            let means = means.iter().map(|done| serde_json::to_string(&done.outcome).expect("JSON"));
+            mixtures.chain(means).collect::<Vec<_>>()
         };
         let single = run(1);
-        assert_eq!(single.len(), 7);
+        assert_eq!(single.len(), 8);
         assert_ne!(single[0], single[1], "seeds matter");
         assert_eq!(single, run(2));
     }

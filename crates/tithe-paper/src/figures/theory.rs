@@ -319,3 +319,34 @@ fn evidences(context: &Context<'_>) -> Result<Section> {
         missing: results.missing,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Library;
+    use crate::profile::Profile;
+    use crate::runner::testing::Log;
+
+    #[test]
+    fn bounds_of_the_theorems_hold() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let log = Log::default();
+        let context = Context {
+            profile: Profile::Quick,
+            library: Library::new(None, Profile::Quick),
+            folder: folder.path().to_path_buf(),
+            threads: 2,
+            deadline: None,
+            watch: &log,
+        };
+        for section in [lower_bounds(&context), mixtures(&context)] {
+            let section = section.expect("a section");
+            assert_eq!((section.missing, section.claims.len()), (0, 1));
+            assert_eq!(section.claims[0].verdict, Verdict::Holds, "{}", section.claims[0].found);
+            let curves = section.chart.panels.iter().flat_map(|panel| &panel.curves);
+            assert!(
+                curves.flat_map(|curve| &curve.points).all(|point| point.y.is_finite() && point.y >= 1.0)
+            );
+        }
+    }
+}

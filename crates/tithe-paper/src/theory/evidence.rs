@@ -164,7 +164,9 @@ mod tests {
 
     #[test]
     fn with_many_rows_the_evidence_is_the_laplace_approximation() {
-        let points = points_of(&two_feature_data(20_000, 1.0));
+        // 1,000 rows with weight 20 are as informative as 20,000 rows, and quicker.
+        let mut points = points_of(&two_feature_data(1_000, 1.0));
+        points.set_weights(&[20.0; 1_000]);
         let found = log_evidence(&points).expect("an integral");
         let priors = Priors::same(Prior::Normal { scale: PRIOR_SCALE }, 2);
         let posterior = Posterior::new(&points, &priors).expect("a posterior");
@@ -182,10 +184,10 @@ mod tests {
     fn few_rows_are_integrated_as_on_a_plain_grid() {
         // A fine grid over the whole ball, without any approximation of the posterior.
         let points = points_of(&two_feature_data(60, 1.0));
-        let step = 0.02;
+        let step = 0.04;
         let mut sum = 0.0;
-        for i in -200..=200 {
-            for j in -200..=200 {
+        for i in -100..=100 {
+            for j in -100..=100 {
                 let theta = [f64::from(i) * step, f64::from(j) * step];
                 let square = theta[0] * theta[0] + theta[1] * theta[1];
                 if square <= 16.0 {
