@@ -1,10 +1,11 @@
-"""A calibrated coreset of all rows, next to scikit-learn's fit of the same rows.
+"""Compares the time to build a calibrated coreset with the time of scikit-learn's fit of the same rows.
 
-python benchmarks/fit_peer.py FIDELITY TITHE   (the example `fidelity` and the command line, both built for release)
+python benchmarks/fit_peer.py FIDELITY TITHE   (the example `fidelity` and the command-line program, both release builds)
 
-Both start from rows in memory. Tithe stops at a squared Newton decrement of 1e-12: at most 1e-6 posterior standard
-deviations from the mode, which for a million rows is a mean gradient of about 1e-9, scikit-learn's `tol` here. The penalty is
-the prior N(0, 4I). covtype is standardised with a column of ones; it is looked for in TITHE_DATA, or in ../shared/data.
+Both start with the rows in memory. Tithe stops at a squared Newton decrement of 1e-12, that is, at most 1e-6 posterior standard
+deviations from the mode. For a million rows this corresponds to a mean gradient of about 1e-9, which is the `tol` given to
+scikit-learn. The penalty is the prior N(0, 4I). covtype is standardised and has a column of ones; its file is read from the directory
+in TITHE_DATA, or from ../shared/data.
 """
 
 import os
@@ -35,8 +36,8 @@ def standardized(x):
     return np.column_stack([np.ones(len(x)), (x - x.mean(axis=0)) / np.where(sd > 0, sd, 1.0)])
 
 
-def left(model, x, y):
-    """The squared Newton decrement where a fit ended."""
+def squared_decrement(model, x, y):
+    """The squared Newton decrement at the solution."""
     theta = model.coef_[0]
     z = np.where(y[:, None], x, -x)
     pull = 1 / (1 + np.exp(z @ theta))
@@ -47,23 +48,23 @@ def left(model, x, y):
 
 def compare(fidelity, name, size, x, y):
     best = {"tithe": np.inf, "lbfgs": np.inf, "newton-cholesky": np.inf}
-    ends = {}
-    # In turns, so that a busy spell of the machine hits both sides.
+    decrements = {}
+    # Alternate, so that other load on the machine affects both sides.
     for _ in range(ROUNDS):
-        words = [fidelity, "--seeds", "3", "--only", "calibrated", f"{name}:{size}"]
-        printed = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+        command = [fidelity, "--seeds", "3", "--only", "calibrated", f"{name}:{size}"]
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         best["tithe"] = min(best["tithe"], float(printed.splitlines()[-1].split("|")[7]))
         for solver in ("lbfgs", "newton-cholesky"):
             model = LogisticRegression(C=4.0, fit_intercept=False, solver=solver, tol=TOLERANCE, max_iter=2000)
             start = time.perf_counter()
             model.fit(x, y)
             best[solver] = min(best[solver], time.perf_counter() - start)
-            ends[solver] = left(model, x, y)
+            decrements[solver] = squared_decrement(model, x, y)
     print(f"{name}, {len(x)} x {x.shape[1]}, M = {size}; fastest of {ROUNDS}")
     print(f"  Tithe, calibrated coreset: {best['tithe']:.3f} s")
-    for solver, end in ends.items():
+    for solver, decrement in decrements.items():
         ratio = best[solver] / best["tithe"]
-        print(f"  scikit-learn, {solver}: {best[solver]:.3f} s, {ratio:.2f} times as long (squared decrement left: {end:.1e})")
+        print(f"  scikit-learn, {solver}: {best[solver]:.3f} s, {ratio:.2f} times as long (squared Newton decrement: {decrement:.1e})")
 
 
 def main(fidelity, tithe):
@@ -79,7 +80,7 @@ def main(fidelity, tithe):
         x, y = columns(file, "label")
         compare(fidelity, "covtype", 2000, standardized(x), y)
     else:
-        print(f"{file} is not there", file=sys.stderr)
+        print(f"{file} not found: skipped", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draws docs/kl-by-size.svg: KL to the full data's posterior by size of the coreset, for the three methods.
+"""Draws docs/kl-by-size.svg: KL divergence to the full-data posterior by coreset size, for the three methods.
 
     python3 benchmarks/kl_by_size.py target/release/tithe docs/kl-by-size.svg
 """
@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 SIZES = [100, 200, 500, 1000, 2000, 5000]
-# Colour-blind safe (Okabe and Ito), readable on a light and a dark page.
+# The palette of Okabe and Ito, which is safe for colour-blind readers.
 METHODS = [
     ("uniform", "random rows", "#D55E00"),
     ("sensitivity", "the paper's coreset", "#0072B2"),
@@ -23,15 +23,15 @@ DECADES = (-15, 5)
 
 
 def divergences(tithe: str) -> dict[str, list[float]]:
-    """KL of one coreset for each method and size, of a million rows of the paper's Mixture."""
+    """KL divergence for each method and size, for one coreset of a million rows of the paper's Mixture data."""
     found: dict[str, list[float]] = {method: [] for method, _, _ in METHODS}
     with tempfile.TemporaryDirectory() as folder:
         data, core = f"{folder}/mixture.parquet", f"{folder}/core.parquet"
         run(tithe, "generate", "mixture", "--rows", "1000000", "-o", data)
         for size in SIZES:
             for method in found:
-                as_it_is = ["--no-intercept", "--no-standardize"]
-                run(tithe, "build", data, "--label", "y", *as_it_is,
+                unscaled = ["--no-intercept", "--no-standardize"]
+                run(tithe, "build", data, "--label", "y", *unscaled,
                     "--method", method, "--size", str(size), "-o", core)
                 certificate = run(tithe, "certify", core, "--data", data)
                 found[method].append(certificate.get("certificate", certificate)["kl"])

@@ -1,6 +1,6 @@
-"""The same coreset as a user of NumPy and scikit-learn would build it, next to Tithe's time for it.
+"""Compares Tithe with the same coreset algorithm written with NumPy and scikit-learn.
 
-python benchmarks/numpy_peer.py TITHE…   (a command that prints Tithe's best time in seconds)
+python benchmarks/numpy_peer.py TITHE…   (TITHE… is a command that prints Tithe's best time in seconds)
 """
 
 import subprocess
@@ -16,7 +16,7 @@ ROUNDS, RUNS = 4, 3
 
 
 def mixture(rng):
-    """The paper's Mixture: ten normal covariates about one of two means, one for each class."""
+    """The paper's Mixture data: ten normal covariates; the mean depends on the class."""
     y = np.where(rng.random(ROWS) <= 0.5, 1.0, -1.0)
     first, second = np.repeat([1.0, 0.0], 5), np.repeat([0.0, 1.0], 5)
     x = rng.standard_normal((ROWS, 10)) + np.where(y[:, None] > 0, first, second)
@@ -24,7 +24,7 @@ def mixture(rng):
 
 
 def coreset(x, y, rng, quick):
-    """Algorithm 1: rows and their weights. Quick takes the k-means centres for the leave-one-out means."""
+    """Algorithm 1: selected rows and their weights. If quick, k-means centres replace the leave-one-out means."""
     z = y[:, None] * x
     rows = len(z)
     chosen = rng.choice(rows, min(1000 * CLUSTERS, rows // 40), replace=False)
@@ -37,7 +37,7 @@ def coreset(x, y, rng, quick):
     if not quick:
         means = np.stack([z[group == i].mean(axis=0) for i in range(CLUSTERS)])
         distances = euclidean_distances(z, means)
-        # The mean without a point lies this much further from it.
+        # Leaving a point out of the mean increases the distance between them by this factor.
         distances[np.arange(rows), group] *= (mass / (mass - 1))[group]
 
     radius = RADIUS / np.sqrt(score)
@@ -60,9 +60,9 @@ def main(tithe):
     rng = np.random.default_rng(1)
     x, y = mixture(rng)
     kept, weights = coreset(x, y, rng, quick=False)
-    assert abs(weights.sum() / ROWS - 1) < 0.5, "the weights should add up to about the number of rows"
+    assert abs(weights.sum() / ROWS - 1) < 0.5, "the weights should sum to about the number of rows"
     best = {"Tithe": np.inf, "exact": np.inf, "quick": np.inf}
-    # In turns, so that a busy spell of the machine hits both sides.
+    # Alternate, so that other load on the machine affects both sides.
     for _ in range(ROUNDS):
         printed = subprocess.run(tithe, check=True, capture_output=True, text=True).stdout
         best["Tithe"] = min(best["Tithe"], float(printed.split()[-1]))
@@ -71,9 +71,9 @@ def main(tithe):
                 best[name] = min(best[name], timed(lambda: coreset(x, y, rng, quick=name == "quick")))
     print(f"In memory, Mixture {ROWS} x 10, k = {CLUSTERS}, M = {SIZE}; fastest of {ROUNDS * RUNS} runs")
     print(f"  Tithe, exact leave-one-out: {best['Tithe'] * 1e3:.2f} ms")
-    for name, words in (("exact", "exact leave-one-out"), ("quick", "centres in place of means")):
+    for name, method in (("exact", "exact leave-one-out"), ("quick", "k-means centres instead of means")):
         ratio = best[name] / best["Tithe"]
-        print(f"  NumPy and scikit-learn, {words}: {best[name] * 1e3:.0f} ms, {ratio:.1f} times as long")
+        print(f"  NumPy and scikit-learn, {method}: {best[name] * 1e3:.0f} ms, {ratio:.1f} times as long")
 
 
 if __name__ == "__main__":

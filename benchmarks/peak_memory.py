@@ -1,4 +1,4 @@
-"""Runs a command and prints its time and the most memory it held.
+"""Runs a command and prints its run time and its peak memory.
 
 python benchmarks/peak_memory.py NAME COMMAND…
 """
@@ -14,4 +14,4 @@ subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 seconds = time.perf_counter() - start
 peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # KiB, or bytes on macOS
 peak_mib = peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
-print(f"  {name}: {seconds:.1f} s, at most {peak_mib:.0f} MiB")
+print(f"  {name}: {seconds:.1f} s, peak memory {peak_mib:.0f} MiB")

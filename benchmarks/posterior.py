@@ -1,10 +1,10 @@
-"""Tithe's posterior beside its peers: a gradient against NumPy, NUTS against nutpie on the same weighted rows, and the way
-from a million rows in Parquet to 4 x 1000 draws against nutpie on all of them.
+"""Compares Tithe with NumPy and nutpie: a gradient with NumPy, NUTS with nutpie on the same weighted rows, and the time from a
+million rows in Parquet to 4 x 1000 draws with nutpie on all rows.
 
     python benchmarks/posterior.py TITHE GRADIENT [gradient] [ess] [million]
 
-TITHE is the program, GRADIENT the example `gradient`; both built for release. Prints one JSON object a line.
-Needs the packages of benchmarks/posterior-requirements.txt.
+TITHE is the command-line program and GRADIENT the example `gradient`, both release builds. Prints one JSON object per line.
+Requires the packages in benchmarks/posterior-requirements.txt.
 """
 
 import json
@@ -20,12 +20,12 @@ import numpy as np
 CORES = os.cpu_count()
 
 
-def say(**facts):
-    print(json.dumps(facts), flush=True)
+def report(**values):
+    print(json.dumps(values), flush=True)
 
 
-def run(*words, cwd=None):
-    done = subprocess.run([str(word) for word in words], cwd=cwd, check=True, capture_output=True, text=True)
+def run(*command, cwd=None):
+    done = subprocess.run([str(word) for word in command], cwd=cwd, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
 
 
@@ -48,11 +48,11 @@ def gradient(program):
             value_and_gradient()
         best = min(best, (time.perf_counter() - start) / 5000)
     ours = run(program, rows, dim)["seconds"]
-    say(benchmark="gradient", rows=rows, dim=dim, tithe=ours, numpy=best, ratio=best / ours)
+    report(benchmark="gradient", rows=rows, dim=dim, tithe=ours, numpy=best, ratio=best / ours)
 
 
 def nutpie_model(x, y, weight):
-    """The same posterior for nutpie, by its usual way: a PyMC model compiled with numba, prior N(0, 4I)."""
+    """The same posterior for nutpie: a PyMC model compiled with numba, with prior N(0, 4I)."""
     import nutpie
     import pymc as pm
 
@@ -84,7 +84,7 @@ def exported(tithe, folder, core):
 
 
 def ess(tithe, folder):
-    """Effective draws a second on the same weighted rows, by their least effective coefficient."""
+    """Effective sample size per second on the same weighted rows: the minimum over coefficients."""
     run(tithe, "generate", "mixture", "--rows", 1_000_000, "-o", "data.parquet", "--json", cwd=folder)
     run(tithe, "build", "data.parquet", "--label", "y", "--size", 1000, "-o", "core.parquet", "--json", cwd=folder)
     model = nutpie_model(*exported(tithe, folder, "core.parquet"))
@@ -95,12 +95,12 @@ def ess(tithe, folder):
         ours.append(min(c["ess_bulk"] for c in record["summary"]) / record["seconds"])
         trace, seconds = draw(model)
         theirs.append(least_ess(trace) / seconds)
-    say(benchmark="ess-per-second", rows=1000, dim=11, tithe=max(ours), nutpie=max(theirs), ratio=max(ours) / max(theirs))
+    report(benchmark="ess-per-second", rows=1000, dim=11, tithe=max(ours), nutpie=max(theirs), ratio=max(ours) / max(theirs))
 
 
 def million(tithe, folder):
-    """From a Parquet file of a million rows to 4 x 1000 draws. nutpie draws from all rows; to keep the wait short it draws
-    10 after 10 of warm-up and is charged a hundred times that (its mean number of steps a draw is printed, too)."""
+    """Time from a Parquet file with a million rows to 4 x 1000 draws. nutpie uses all rows; to keep the benchmark short it
+    makes 10 draws after 10 warm-up iterations, and its time is multiplied by 100. Its mean number of steps per draw is printed."""
     import pyarrow.parquet
 
     if not (folder / "data.parquet").exists():
@@ -119,8 +119,8 @@ def million(tithe, folder):
     reading = time.perf_counter() - start
     trace, seconds = draw(model, draws=10, tune=10)
     steps = float(trace.sample_stats["n_steps"].mean()) if "n_steps" in trace.sample_stats else None
-    whole = reading + 100 * seconds
-    say(benchmark="million", tithe=best, nutpie=whole, nutpie_measured=seconds, nutpie_steps=steps, ratio=whole / best)
+    total = reading + 100 * seconds
+    report(benchmark="million", tithe=best, nutpie=total, nutpie_measured=seconds, nutpie_steps=steps, ratio=total / best)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What the Python package costs over the command line, and how much memory it takes.
+"""Compares the Python package with the command line: run time and memory.
 
     python benchmarks/python.py TITHE [time] [numpy] [duckdb] [threads]
 
-TITHE is the command line's program; the package must be installed from a wheel of the same profile.
+TITHE is the command-line program; the package must be installed from a wheel built with the same profile.
 """
 
 import statistics
@@ -19,10 +19,10 @@ import tithe
 REPEATS = 7
 
 
-def peak_of(script: str, *words: object) -> list[float]:
-    """Run a script in a process of its own and give the numbers that it printed."""
+def run_script(script: str, *arguments: object) -> list[float]:
+    """Run a script in a separate process and return the numbers that it prints."""
     done = subprocess.run(
-        [sys.executable, "-P", "-c", textwrap.dedent(script), *map(str, words)], capture_output=True, text=True
+        [sys.executable, "-P", "-c", textwrap.dedent(script), *map(str, arguments)], capture_output=True, text=True
     )
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -30,14 +30,14 @@ def peak_of(script: str, *words: object) -> list[float]:
 
 
 def seconds(work) -> float:
-    """How long work takes."""
+    """Return the run time of a function."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
 def over_the_command_line(program: str, folder: Path) -> None:
-    """A million rows of ten columns from Parquet; both as whole processes, and the build alone in a running Python."""
+    """A million rows of ten columns from Parquet, with the command line and in a running Python process."""
     data = folder / "million.parquet"
     tithe.generate("mixture", 1_000_000, path=data)
     core = folder / "core.parquet"
@@ -49,7 +49,7 @@ def over_the_command_line(program: str, folder: Path) -> None:
         tithe.build(data, label="y", progress=False).write(core)
 
     by_command(), by_python()
-    # One after the other, so that both see the same machine.
+    # Alternate, so that other load on the machine affects both.
     pairs = [(seconds(by_command), seconds(by_python)) for _ in range(REPEATS)]
     command, python = (statistics.median(times) for times in zip(*pairs, strict=True))
     ratio = statistics.median(p / c for c, p in pairs)
@@ -62,14 +62,14 @@ def over_the_command_line(program: str, folder: Path) -> None:
 
 
 def no_copy_of_numpy() -> None:
-    """How much more memory is held at the peak of a build from a matrix of 4 million rows."""
+    """Additional peak memory of a build from a matrix with 4 million rows."""
     script = """
         import resource, sys, numpy as np, tithe
         peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         generator = np.random.default_rng(0)
         X = np.empty((4_000_000, 10), order=sys.argv[1])
         y = np.empty(len(X), dtype=bool)
-        # In parts: what is made on the way must not raise the peak before the build.
+        # In parts, so that temporary arrays do not raise the peak before the build.
         for part, label in zip(np.array_split(X, 200), np.array_split(y, 200)):
             part[:] = generator.normal(size=part.shape)
             label[:] = part[:, 0] + generator.normal(size=len(part)) > 0
@@ -79,8 +79,8 @@ def no_copy_of_numpy() -> None:
         print(X.nbytes / 2**20, peak() - before)
     """
     for order in "CF":
-        matrix, grown = peak_of(script, order)
-        print(f"NumPy ({order} order), 4M x 10: {matrix:.0f} MiB, and {grown:.0f} MiB more at the peak of a build")
+        matrix, grown = run_script(script, order)
+        print(f"NumPy ({order} order), 4M x 10: {matrix:.0f} MiB; a build adds {grown:.0f} MiB at its peak")
 
 
 def larger_than_memory(folder: Path) -> None:
@@ -96,12 +96,12 @@ def larger_than_memory(folder: Path) -> None:
         assert core.n_rows == 20_000_000
         print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
     """
-    took, peak = peak_of(script, data)
-    print(f"DuckDB query over 20M x 10 in Parquet: {took:.1f} s, at most {peak:.2f} GiB held")
+    took, peak = run_script(script, data)
+    print(f"DuckDB query over 20M x 10 in Parquet: {took:.1f} s, peak memory {peak:.2f} GiB")
 
 
 def two_at_once() -> None:
-    """Two builds of one thread each, one after the other and at once."""
+    """Two builds with one thread each, one after the other and at the same time."""
     X, y = tithe.generate("mixture", 1_000_000)
 
     def work() -> None:
@@ -116,11 +116,11 @@ def two_at_once() -> None:
 
     work()
     single, double = (statistics.median(seconds(job) for _ in range(5)) for job in (work, at_once))
-    print(f"two builds of one thread each: {2 * single:.3f} s one after the other, {double:.3f} s at once")
+    print(f"two builds with one thread each: {2 * single:.3f} s one after the other, {double:.3f} s at the same time")
 
 
 def main() -> None:
-    """Measure what was named."""
+    """Run the benchmarks given on the command line."""
     program, *targets = sys.argv[1:]
     targets = targets or ["time", "numpy", "duckdb", "threads"]
     with tempfile.TemporaryDirectory() as name:

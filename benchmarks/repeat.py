@@ -1,4 +1,4 @@
-"""Feeds a CSV file again and again to the standard input of a command: repeat.py TIMES FILE COMMAND..."""
+"""Repeats the rows of a CSV file on the standard input of a command: repeat.py TIMES FILE COMMAND..."""
 
 import subprocess
 import sys

@@ -1,8 +1,8 @@
-"""Spark: what a pass costs beside Spark's own sums, on a standalone cluster on this machine.
+"""Compares the time of a pass on Spark with Spark's own column sums, on a standalone cluster on this machine.
 
     benchmarks/run spark [millions of rows, 20]
 
-All in one session, warm: each figure is the best of three. Ratios are what counts.
+All measurements run in one session after a warm-up run; each is the best of three. Compare the ratios, not the times.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PARTS = 40
 
 
 def generated(folder: pathlib.Path, millions: int) -> pathlib.Path:
-    """Write the paper's mixture in 40 files."""
+    """Write the paper's Mixture data in 40 files."""
     parts = folder / f"mixture{millions}"
     parts.mkdir(parents=True)
     for part in range(PARTS):
@@ -37,13 +37,13 @@ def generated(folder: pathlib.Path, millions: int) -> pathlib.Path:
 
 
 def counting(batches):
-    """Count rows, and do nothing else."""
+    """Count the rows of the batches."""
     rows = sum(batch.num_rows for batch in batches)
     yield pa.RecordBatch.from_pydict({"rows": [rows]})
 
 
 def best(work, times: int = 3) -> float:
-    """Time some work after a run to warm up."""
+    """Return the shortest run time of a function after a warm-up run."""
     work()
     took = []
     for _ in range(times):
@@ -54,7 +54,7 @@ def best(work, times: int = 3) -> float:
 
 
 class Timed:
-    """Notes how long each pass takes."""
+    """Records the run time of each pass."""
 
     def __init__(self) -> None:
         self.passes: list[tuple[str, float]] = []
@@ -75,18 +75,18 @@ class Timed:
 
 
 def memory() -> float:
-    """Give the most memory that the driver's Python has held, in MiB."""
+    """Return the peak memory of the driver's Python process, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> None:
-    """Start a cluster on this machine, and measure."""
+    """Start a cluster on this machine and run the benchmark."""
     millions = int(sys.argv[1]) if len(sys.argv) > 1 else 20
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         small, parts = generated(folder, 2), generated(folder, millions)
         with Standalone(folder / "cluster", memory="3g") as cluster:
-            # One partition a file.
+            # One partition per file.
             settings = {"spark.executor.memory": "2g", "spark.sql.files.openCostInBytes": str(1 << 30)}
             session = cluster.session(**settings)
             measure(session, small, parts, millions)
@@ -94,14 +94,14 @@ def main() -> None:
 
 
 def measure(session, small: pathlib.Path, parts: pathlib.Path, millions: int) -> None:
-    """Print what the sums, the counting and the passes take."""
+    """Print the times of Spark's sums, of counting rows, and of the passes."""
     frame = session.read.parquet(str(parts))
     columns = frame.columns
     sums = best(lambda: frame.agg(*[F.sum(name) for name in columns]).collect())
     count = best(lambda: frame.mapInArrow(counting, "rows long").agg(F.sum("rows")).collect())
-    print(f"{millions}M rows x {len(columns) - 1}, {PARTS} files, 2 workers of one core")
+    print(f"{millions}M rows x {len(columns) - 1}, {PARTS} files, 2 workers with one core each")
     print(f"agg(sum of all columns)     {sums:6.2f} s")
-    print(f"mapInArrow that counts      {count:6.2f} s   {count / sums:.2f} of agg")
+    print(f"mapInArrow counting rows    {count:6.2f} s   {count / sums:.2f} of agg")
 
     before = 0.0
     for title, data, few in [("DataFrame", frame, session.read.parquet(str(small))), ("files", str(parts), str(small))]:
@@ -114,7 +114,7 @@ def measure(session, small: pathlib.Path, parts: pathlib.Path, millions: int) ->
         print(f"{title}: {len(timed.passes)} passes, {sum(took for _, took in timed.passes):.1f} s", flush=True)
         for name, took in timed.passes:
             print(f"  {name:26}{took:6.2f} s   {took / sums:.2f} of agg, {took / count:.2f} of counting", flush=True)
-    print(f"driver's memory: {before:.0f} MiB after 2M rows, {memory():.0f} MiB after {millions}M")
+    print(f"peak memory of the driver: {before:.0f} MiB after 2M rows, {memory():.0f} MiB after {millions}M rows")
 
     core.write("core.parquet")
     certified = subprocess.run(
@@ -125,7 +125,7 @@ def measure(session, small: pathlib.Path, parts: pathlib.Path, millions: int) ->
     )
     found = json.loads(certified.stdout)
     kl = found["certificate"]["kl"]
-    print(f"certificate: KL {core.certificate.kl:.2e}; one machine's, from all the files: {kl:.2e}")
+    print(f"KL of the certificate: {core.certificate.kl:.2e}; computed on one machine from all files: {kl:.2e}")
     pathlib.Path("core.parquet").unlink()
 
 
