@@ -258,7 +258,7 @@ fn streamed(data: &Data, settings: &BuildSettings, truth: &Fit) -> Result<Corese
     let encoding = EncodingSettings { known: Some(truth.encoding.clone()), ..data.encoding.clone() };
     let mut tree = Tree::new(TreeSettings {
         build: BuildSettings { encoding, ..settings.clone() },
-        missing:
+        missing: Missing::Error,
         threads: Some(1),
         reference: ReferencePoint::Renewed,
     })?;

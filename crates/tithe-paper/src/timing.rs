@@ -69,9 +69,8 @@ impl Cell for Timing {
             clusters: 6,
             ..Subset::new(context.profile, self.set, self.approach, self.size, self.repeat)
         };
-        let (built, build_seconds) = fastest(self.attempts, ENOUGH, || {
-            build_on(&data.train.engine()?, &few.build_settings(&data))
-        })?;
+        let (built, build_seconds) =
+            fastest(self.attempts, ENOUGH, || build_on(&data.train.engine()?, &few.build_settings(&data)))?;
         let half = self.iterations / 2;
         let settings = FitSettings {
             sampler: Sampler::Mala { preconditioned: false },

@@ -224,3 +224,38 @@ fn table(name: &str, results: &Results<MeanBound>) -> Table {
         .number("mean_bound", done, |d| d.outcome.mean_bound)
         .number("score", done, |d| d.outcome.score)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A mean bound of `R² k` at 100 and 10,000 rows, in two clusterings that differ by a factor of 3.
+    fn bounds(radius: f64, clusters: usize) -> Vec<(f64, Vec<f64>)> {
+        let bound = radius * radius * clusters as f64;
+        [100.0, 10_000.0].map(|rows| (rows, vec![bound, 3.0 * bound])).to_vec()
+    }
+
+    #[test]
+    fn panels_have_one_curve_per_setting_with_medians_and_ranges() {
+        let panels = sensitivity_panels("Data", (1.0, 100.0), &bounds);
+        let names = |panel: &Panel| panel.curves.iter().map(|curve| curve.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&panels[0]), ["R = 1", "R = 2", "R = 3", "R = 4", "R = 5"]);
+        assert_eq!(names(&panels[1]), ["k = 2", "k = 4", "k = 6", "k = 8", "k = 12"]);
+        // R = 2 and k = 6: bounds 24 and 72.
+        let point = Point { x: 100.0, y: 48.0, bar: Some((24.0, 72.0)) };
+        assert_eq!(panels[0].curves[1].points[0], point);
+        assert!(panels.iter().all(|panel| panel.y.range == Some((0.8, 125.0))));
+    }
+
+    #[test]
+    fn claims_follow_from_the_bounds() {
+        let claims = claims("Data", &bounds);
+        // Constant in N; R² grows by factors of 4 to 1.5625 per step; proportional to k, so k = 8 is twice k = 4.
+        assert_eq!(
+            claims.iter().map(|claim| claim.verdict).collect::<Vec<_>>(),
+            [Verdict::Holds, Verdict::Holds, Verdict::Fails]
+        );
+        assert!(claims[1].found.ends_with("by 1.56 to 4.00"), "{}", claims[1].found);
+        assert_eq!(claims[2].found, "k = 4 to 8: 72.0 to 144");
+    }
+}

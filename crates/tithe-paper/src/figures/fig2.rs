@@ -151,8 +151,7 @@ fn discrepancy_claim(set: Set, title: &str, done: &Cells) -> Option<Claim> {
             _ if best < 1.0 => Verdict::Fails,
             _ => Verdict::Partly,
         };
-        let claim =
-            "The coreset's MMD² is 1 to 2 orders of magnitude smaller than that of uniform subsampling, and never larger";
+        let claim = "The coreset's MMD² is 1 to 2 orders of magnitude smaller than that of uniform subsampling, and never larger";
         (format!("{claim}: {title}"), verdict)
     } else {
         let close = gains.iter().filter(|gain| **gain > -0.15).count();

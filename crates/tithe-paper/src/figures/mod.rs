@@ -197,7 +197,7 @@ mod tests {
         // Two numbers of rows, five radii and four further numbers of clusters.
         let table = String::from_utf8(read("tables/fig1b.csv")).expect("text");
         assert_eq!(table.lines().count(), 1 + 2 * 9);
-        // The published bound grows with the radius, in the table as in the paper.
+        // The bound grows with the radius, as in the paper.
         let bound = |radius: &str| -> f64 {
             let line = table.lines().find(|line| line.starts_with(&format!("binary10,2000,6,{radius},")));
             line.and_then(|line| line.split(',').nth(5))

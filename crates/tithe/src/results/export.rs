@@ -62,7 +62,7 @@ fn data(coreset: &Coreset, names: &[String]) -> Result<Value> {
 /// The comment at the start of every model.
 fn heading(comment: &str, names: &[String], priors: &Priors) -> String {
     let mut lines = vec![
-        "Bayesian logistic regression on a coreset: each row stands for `weight` rows of the full data.".to_string(),
+        "Bayesian logistic regression on a coreset: each row represents `weight` rows of the full data.".to_string(),
         "X is standardised; theta and its priors are on that scale. On the data's own scale the coefficients are"
             .to_string(),
         "beta = theta / scale, and the intercept is theta[intercept] - sum(beta * center).".to_string(),
