@@ -192,6 +192,10 @@ mod tests {
         assert_eq!(page, report.page);
         assert!(page.contains("](plots/fig1b.svg)") && !page.contains("fig1c"));
         assert_eq!(page.matches("Binary10 | **").count(), 3, "three claims: {page}");
+        assert!(
+            page.contains("| Mean sensitivity grows exponentially in R: Binary10 | **holds** |"),
+            "{page}"
+        );
         assert!(read("plots/fig1b.svg").starts_with(b"<svg"));
         assert!(read("plots/fig1b.png").starts_with(b"\x89PNG"));
         // Two numbers of rows, five radii and four further numbers of clusters.
