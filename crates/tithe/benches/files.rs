@@ -1,8 +1,8 @@
-//! Building a coreset from files larger than the memory budget, per pass as a multiple of bare decoding by the
-//! same reader; with nothing kept in memory, and with a part of the rows.
+//! Measures building a coreset from files larger than the memory budget: the time per pass as a multiple of only decoding the
+//! file with the same reader, with no rows or some rows kept in memory.
 //!
-//! `cargo bench -p tithe --bench files -- [ROWS]`, or `-- read FILE…` to decode files of one's own, or
-//! `-- write ROWS FILE` to write a Parquet file to measure with.
+//! `cargo bench -p tithe --bench files -- [ROWS]`, or `-- read FILE…` to decode given files, or
+//! `-- write ROWS FILE` to write a Parquet file for measurements.
 
 mod shared;
 #[path = "shared/tables.rs"]
@@ -33,7 +33,7 @@ fn main() -> Outcome<()> {
         ["read", ..] => read(&arguments[1..]),
         [] => compare(ROWS),
         [rows] => compare(rows.parse()?),
-        _ => Err("[ROWS], read FILE…, or write ROWS FILE".into()),
+        _ => Err("usage: files [ROWS | read FILE… | write ROWS FILE]".into()),
     }
 }
 
@@ -41,8 +41,8 @@ fn opened(file: &Path) -> Box<dyn Source> {
     open(&[file.display().to_string()], &OpenOptions::default()).expect("a file that can be read")
 }
 
-/// Seconds of decoding all columns on all cores, for as many passes as a build has. The threads live as long as a
-/// build's: memory that a thread used before is cheaper than fresh memory.
+/// Seconds to decode all columns on all cores, for as many passes as a build has. The threads live through all passes, as in
+/// a build, because memory that a thread has used before is faster than new memory.
 fn bare_decoding(file: &Path) -> [f64; PASSES] {
     let pool = rayon::ThreadPoolBuilder::new().build().expect("threads");
     let source = opened(file);
@@ -60,7 +60,7 @@ fn compare(rows: usize) -> Outcome<()> {
     let path = folder.path().join("table");
     for (name, compression) in [
         ("Parquet, snappy", Some(Compression::SNAPPY)),
-        ("Parquet, not compressed", Some(Compression::UNCOMPRESSED)),
+        ("Parquet, uncompressed", Some(Compression::UNCOMPRESSED)),
         ("CSV", None),
     ] {
         match compression {
@@ -75,9 +75,9 @@ fn compare(rows: usize) -> Outcome<()> {
 fn compare_file(name: &str, path: &Path, rows: usize) -> Outcome<()> {
     let bytes = std::fs::metadata(path)?.len() as f64;
     let decoded_bytes = rows as u64 * COLUMNS * 8;
-    let mut builds = [("nothing", 0), ("a quarter", decoded_bytes / 4), ("half", decoded_bytes / 2)]
+    let mut builds = [("no rows", 0), ("a quarter", decoded_bytes / 4), ("half", decoded_bytes / 2)]
         .map(|(kept, memory)| Builds { kept, memory, phases: Vec::new(), work: 0.0 });
-    // The fastest of each pass on both sides: as long as each other, and as often tried.
+    // The fastest time of each pass counts, on both sides with the same number of attempts.
     let mut decoded = [f64::INFINITY; PASSES];
     let mut decoding_work = 0.0;
     for _ in 0..ROUNDS {
@@ -87,7 +87,7 @@ fn compare_file(name: &str, path: &Path, rows: usize) -> Outcome<()> {
     }
     let decoding = decoded.iter().sum::<f64>() / PASSES as f64;
     println!(
-        "  {name} ({:.0} MB): bare decoding {decoding:.3} s ({:.0} MB/s)",
+        "  {name} ({:.0} MB): decoding only: {decoding:.3} s ({:.0} MB/s)",
         bytes / 1e6,
         bytes / 1e6 / decoding,
     );
@@ -98,7 +98,7 @@ fn compare_file(name: &str, path: &Path, rows: usize) -> Outcome<()> {
             .map(|(phase, seconds)| format!("{phase} {seconds:.3} s ({:.2})", seconds / decoding))
             .collect();
         println!(
-            "    {kept} kept: a pass {pass:.3} s, {:.2} times; in processor time {:.2} times; {}",
+            "    {kept} kept: {pass:.3} s per pass, {:.2} times decoding; {:.2} times in processor time; {}",
             pass / decoding,
             work / decoding_work,
             phases.join(", "),
@@ -128,7 +128,7 @@ impl Builds {
     }
 }
 
-/// Adds the processor time of some work, which other programs disturb less.
+/// Runs a function and adds its processor time, which depends less on other programs than wall-clock time.
 fn counted<T>(total: &mut f64, work: impl FnOnce() -> T) -> T {
     let before = processor_seconds();
     let result = work();
@@ -136,11 +136,11 @@ fn counted<T>(total: &mut f64, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Processor time of all threads so far, user and system; 0 where the system does not tell it this way.
+/// Processor time of all threads of this process so far, user and system; 0 if `/proc` is not available.
 fn processor_seconds() -> f64 {
     const TICKS: f64 = 100.0;
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The fields after the program's name, which may hold spaces: `utime` and `stime` are the 12th and 13th.
+    // The name of the program may contain spaces; of the fields after it, `utime` and `stime` are the 12th and 13th.
     let after_name = text.rsplit(')').next().unwrap_or_default();
     after_name.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>()
         / TICKS

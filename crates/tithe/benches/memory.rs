@@ -1,5 +1,5 @@
-//! Building a coreset of data in memory: as a multiple of a bare multi-threaded sum over the same values, and
-//! as the number of rows doubles.
+//! Measures building a coreset of data in memory: as a multiple of a multi-threaded sum of the same values, and for doubled
+//! numbers of rows.
 //!
 //! `cargo bench -p tithe --bench memory -- [sum | scale | seconds]`
 
@@ -30,11 +30,11 @@ fn main() {
         Some("sum") => against_sum(),
         Some("scale") => scale(),
         Some("seconds") => seconds(),
-        Some(other) => panic!("'{other}' is none of sum, scale, seconds"),
+        Some(other) => panic!("unknown benchmark '{other}'; expected sum, scale or seconds"),
     }
 }
 
-/// How many times a bare sum a build takes.
+/// Build time as a multiple of the time of a sum.
 fn against_sum() {
     println!("In memory, Mixture, k = 4, M = 1000, method sensitivity; fastest of {ROUNDS} runs");
     for rows in [1_000_000, 2_000_000] {
@@ -51,9 +51,9 @@ fn against_sum() {
                 &mut || one_build(&data, &calibrated),
             ],
         );
-        println!("  {rows} x 10: bare sum {:.2} ms", sum * 1e3);
+        println!("  {rows} x 10: sum only: {:.2} ms", sum * 1e3);
         for (name, seconds) in [("as in the paper", plain), ("standardised, intercept", standard)] {
-            println!("    {name}: {:.2} ms, {:.2} times the bare sum", seconds * 1e3, seconds / sum);
+            println!("    {name}: {:.2} ms, {:.2} times the sum", seconds * 1e3, seconds / sum);
         }
         phases(&data, &paper_settings());
         let ratio = calibration / plain;
@@ -62,7 +62,7 @@ fn against_sum() {
     }
 }
 
-/// How the time grows as the number of rows doubles.
+/// Growth of the time when the number of rows doubles.
 fn scale() {
     println!(
         "In memory, Mixture, k = 4, M = 1000, method sensitivity, rows doubled; fastest of {ROUNDS} runs"
@@ -86,15 +86,14 @@ fn scale() {
     }
 }
 
-/// The best time alone, for other programs to read.
+/// Prints only the best time in seconds, for other programs.
 fn seconds() {
     let columns = source(mixture(1_000_000));
     let [seconds] = fastest(ROUNDS, [&mut || one_build(&columns, &paper_settings())]);
     println!("{seconds}");
 }
 
-/// The fastest times of several tasks, in seconds: the runs that other work on the machine disturbed least.
-/// The tasks take turns, so that a busy spell hits all of them.
+/// The fastest time of each task, in seconds. The tasks alternate, so that other load on the machine affects all of them.
 fn fastest<const TASKS: usize>(rounds: usize, mut tasks: [&mut dyn FnMut() -> f64; TASKS]) -> [f64; TASKS] {
     let mut best = [f64::INFINITY; TASKS];
     for _ in 0..rounds {
@@ -139,7 +138,7 @@ fn one_build(data: &Columns, settings: &BuildSettings) -> f64 {
     timed_build(Box::new(data.clone()), u64::MAX, settings).0
 }
 
-/// The phases of the fastest run.
+/// Prints the times of the phases of the fastest run.
 fn phases(data: &Columns, settings: &BuildSettings) {
     let runs = (0..ROUNDS).map(|_| timed_build(Box::new(data.clone()), u64::MAX, settings));
     if let Some((_, built)) = runs.min_by(|a, b| a.0.total_cmp(&b.0)) {

@@ -1,4 +1,4 @@
-//! Prints, as one line of JSON, the seconds that one gradient of the weighted log-likelihood takes.
+//! Measures the time of one evaluation of the gradient of the weighted log-likelihood, and prints it as a line of JSON.
 //!
 //! `cargo run --release --example gradient -- ROWS DIM`
 
@@ -11,7 +11,7 @@ use tithe::model::likelihood::value_and_gradient;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();
-    let [_, rows, dim] = &arguments[..] else { return Err("ROWS DIM".into()) };
+    let [_, rows, dim] = &arguments[..] else { return Err("usage: gradient ROWS DIM".into()) };
     let (rows, dim): (usize, usize) = (rows.parse()?, dim.parse()?);
     let mut rng = Seed(1).stream(Purpose::Generate, 0);
     let mut points = Points::new(dim);
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let theta: Vec<f64> = (0..dim).map(|d| 0.3 - 0.1 * d as f64).collect();
     let (mut gradient, mut scratch) = (vec![0.0; dim], Vec::new());
     let repeats = (20_000_000 / rows.max(1)).clamp(10, 20_000);
-    // The best of several rounds: other programs may be using the machine.
+    // The fastest of several rounds counts, because other programs may use the machine.
     let mut best = f64::INFINITY;
     for _ in 0..7 {
         let start = Instant::now();

@@ -1,10 +1,10 @@
-//! How far the coreset at the end of a stream is from the full data's posterior: a Markdown table of KL by method and size.
+//! Compares coresets of streams with the full data: a Markdown table of the KL divergence of posteriors by method and size.
 //!
 //! `cargo run --release -p tithe --example streaming [-- [--seeds N] [--block ROWS] [--size M] [--only] [NAME…]]`
 //!
-//! NAME is mixture, binary10, covtype (`--only` leaves out the other references and the paper's tree), or merge for 64 shards
-//! of covtype, each built on its own, merged in another order for every seed. Files are looked for in `TITHE_DATA`, or beside
-//! the repository in `../shared/data`; those that are not there are left out. Rows come in another order for every seed.
+//! NAME is mixture, binary10 or covtype, or merge for 64 separately built shards of covtype, merged in a random order. `--only`
+//! runs only the default method. Files are read from the directory in `TITHE_DATA`, or from `../shared/data` beside the
+//! repository; missing files are skipped. Each seed has its own order of rows.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -27,13 +27,14 @@ use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
 use tithe::stream::tree::{ReferencePoint, Rows, Tree, TreeSettings};
 
-/// Name and sizes of each line.
+/// Data sets and coreset sizes.
 const LINES: [(&str, &[usize]); 3] =
     [("mixture", &[500, 1000, 2000]), ("binary10", &[500, 1000, 2000]), ("covtype", &[1000, 2000, 4000])];
+/// Methods, with the reference points of calibration.
 const METHODS: [(Method, ReferencePoint, &str); 4] = [
     (Method::Calibrated, ReferencePoint::Renewed, "calibrated"),
     (Method::Calibrated, ReferencePoint::Own, "calibrated, each step at its own mode"),
-    (Method::Calibrated, ReferencePoint::First, "calibrated, fixed pilot of the first block"),
+    (Method::Calibrated, ReferencePoint::First, "calibrated, at the mode of the first block"),
     (Method::Sensitivity, ReferencePoint::Renewed, "sensitivity"),
 ];
 const GENERATED_ROWS: usize = 1_000_000;
@@ -58,7 +59,7 @@ impl Data {
         };
         let file = folder.join(format!("{name}.parquet"));
         if !file.is_file() {
-            eprintln!("{} is not there", file.display());
+            eprintln!("{} not found: skipped", file.display());
             return Ok(None);
         }
         let source = open(&[file.display().to_string()], &OpenOptions::default())?;
@@ -100,7 +101,7 @@ impl Data {
         LocalEngine::new(table, &EngineSettings::default(), &Silent)
     }
 
-    /// Coresets of shards, each built with an encoding of its own.
+    /// Coresets of shards, each with its own encoding.
     fn shards(&self, count: usize, settings: &BuildSettings) -> Result<Vec<(String, Coreset)>> {
         let edges: Vec<usize> = (0..=count).map(|at| at * self.rows() / count).collect();
         let shard = |edges: &[usize]| -> Result<(String, Coreset)> {
@@ -111,7 +112,7 @@ impl Data {
         edges.windows(2).map(shard).collect()
     }
 
-    /// The last coreset of the stream, and the most that were held.
+    /// The coreset at the end of the stream, and the largest number of coresets held at the same time.
     fn stream(&self, settings: TreeSettings, block: usize) -> Result<(Coreset, usize)> {
         let number =
             |name: &String| Field { name: name.clone(), kind: Kind::Number, data_type: DataType::Float64 };
@@ -136,7 +137,7 @@ impl Data {
     }
 }
 
-/// Merges shards of covtype in random orders, and tells how far the result is.
+/// Merges shards of covtype in random orders and prints the KL divergence of the result.
 fn merged(seeds: u64) -> Result<()> {
     const SHARDS: usize = 64;
     let size = 2000;
@@ -150,101 +151,122 @@ fn merged(seeds: u64) -> Result<()> {
     };
     let single = kl(&build_on(&engine, &settings(0))?.coreset)?;
     let mut shards = data.shards(SHARDS, &settings(0))?;
-    let (mut found, mut told) = (Vec::new(), Vec::new());
+    let (mut measured, mut recorded) = (Vec::new(), Vec::new());
     for seed in 0..seeds {
         let mut rng = Seed(seed).stream(Purpose::Generate, u64::MAX);
         for at in (1..SHARDS).rev() {
             shards.swap(at, (open_unit(&mut rng) * (at + 1) as f64) as usize % (at + 1));
         }
-        let whole = merge(&shards, &settings(seed), None, &Silent)?;
-        assert_eq!(whole.provenance.rows, data.rows() as u64);
-        told.push(whole.provenance.composed().kl.unwrap_or(f64::NAN));
-        found.push(kl(&whole)?);
+        let all = merge(&shards, &settings(seed), None, &Silent)?;
+        assert_eq!(all.provenance.rows, data.rows() as u64);
+        recorded.push(all.provenance.composed().kl.unwrap_or(f64::NAN));
+        measured.push(kl(&all)?);
     }
-    let ((median, largest), (told, _)) = (median_and_largest(found), median_and_largest(told));
+    let ((median, largest), (recorded, _)) = (median_and_largest(measured), median_and_largest(recorded));
     println!("covtype, {SHARDS} shards merged to {size} rows in {seeds} random orders:");
     println!(
-        "KL median {median:.1e}, largest {largest:.1e} (told {told:.1e}); a single build of all rows {single:.1e}"
+        "KL: median {median:.1e}, largest {largest:.1e} (recorded in the file: {recorded:.1e}); single build of all rows: {single:.1e}"
     );
     Ok(())
 }
 
-fn main() -> Result<()> {
-    let (mut seeds, mut block, mut only, mut one_size) = (5u64, 10_000usize, false, None);
-    let mut names = Vec::new();
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--seeds" => seeds = words.next().and_then(|count| count.parse().ok()).unwrap_or(seeds).max(1),
-            "--block" => block = words.next().and_then(|rows| rows.parse().ok()).unwrap_or(block).max(1),
-            "--size" => one_size = words.next().and_then(|rows| rows.parse::<usize>().ok()),
-            "--only" => only = true,
-            _ => names.push(word),
+/// The command line.
+struct Options {
+    seeds: u64,
+    block: usize,
+    only_default: bool,
+    size: Option<usize>,
+    names: Vec<String>,
+}
+
+impl Options {
+    fn read(mut arguments: impl Iterator<Item = String>) -> Options {
+        let mut options =
+            Options { seeds: 5, block: 10_000, only_default: false, size: None, names: Vec::new() };
+        while let Some(argument) = arguments.next() {
+            let mut number = || arguments.next().and_then(|value| value.parse::<usize>().ok());
+            match argument.as_str() {
+                "--seeds" => options.seeds = number().map_or(options.seeds, |seeds| seeds as u64).max(1),
+                "--block" => options.block = number().unwrap_or(options.block).max(1),
+                "--size" => options.size = number(),
+                "--only" => options.only_default = true,
+                _ => options.names.push(argument),
+            }
         }
+        options
     }
-    if names.iter().any(|name| name == "merge") {
-        return merged(seeds);
+}
+
+fn main() -> Result<()> {
+    let options = Options::read(std::env::args().skip(1));
+    if options.names.iter().any(|name| name == "merge") {
+        return merged(options.seeds);
     }
     println!(
-        "| data | rows | M | method | KL, median | KL, largest | KL told in the file | seconds | a build's | held |"
+        "| data | rows | M | method | KL, median | KL, largest | KL recorded in the file | seconds | seconds to build | coresets held |"
     );
     println!("| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |");
     for (name, sizes) in LINES {
-        if !names.is_empty() && !names.iter().any(|wanted| wanted == name) {
+        if !options.names.is_empty() && !options.names.iter().any(|wanted| wanted == name) {
             continue;
         }
         let Some(mut data) = Data::read(name)? else { continue };
         let engine = data.engine()?;
-        for &size in sizes {
-            if one_size.is_some_and(|wanted| wanted != size) {
-                continue;
-            }
+        for &size in sizes.iter().filter(|size| options.size.is_none_or(|wanted| wanted == **size)) {
             for (method, reference, method_name) in METHODS {
-                let other = reference != ReferencePoint::Renewed || method == Method::Sensitivity;
-                if other && (only || size != sizes[1]) {
-                    continue;
+                let is_default = reference == ReferencePoint::Renewed && method == Method::Calibrated;
+                // Other methods run with the middle size only.
+                if is_default || (!options.only_default && size == sizes[1]) {
+                    let values = line(&mut data, &engine, &options, size, method, reference)?;
+                    println!("| {name} | {} | {size} | {method_name} | {values} |", data.rows());
                 }
-                let (mut kl, mut told, mut seconds, mut held) = (Vec::new(), Vec::new(), Vec::new(), 0);
-                let mut build_seconds = Vec::new();
-                for seed in 0..seeds {
-                    data.shuffle(seed);
-                    let settings = BuildSettings {
-                        method,
-                        size: Size::Rows(size),
-                        collapse: false,
-                        seed: Seed(seed),
-                        encoding: EncodingSettings {
-                            intercept: !data.generated,
-                            standardize: !data.generated,
-                            ..EncodingSettings::default()
-                        },
-                        ..BuildSettings::default()
-                    };
-                    let fresh = data.engine()?;
-                    let start = Instant::now();
-                    build_on(&fresh, &settings)?;
-                    build_seconds.push(start.elapsed().as_secs_f64());
-                    let settings =
-                        TreeSettings { build: settings, missing: Missing::Error, threads: None, reference };
-                    let start = Instant::now();
-                    let (coreset, most) = data.stream(settings, block)?;
-                    seconds.push(start.elapsed().as_secs_f64());
-                    held = held.max(most);
-                    told.push(coreset.provenance.composed().kl.unwrap_or(f64::NAN));
-                    kl.push(certify(&engine, &coreset, &CertifySettings::default())?.certificate.kl);
-                }
-                let (median, largest) = median_and_largest(kl);
-                let (told, _) = median_and_largest(told);
-                let (time, _) = median_and_largest(seconds);
-                let (build_time, _) = median_and_largest(build_seconds);
-                let rows = data.rows();
-                println!(
-                    "| {name} | {rows} | {size} | {method_name} | {median:.1e} | {largest:.1e} | {told:.1e} | {time:.2} | {build_time:.2} | {held} |"
-                );
             }
         }
     }
     Ok(())
+}
+
+/// Streams the data once per seed and returns the measured columns of a line of the table.
+fn line(
+    data: &mut Data,
+    engine: &LocalEngine<'_>,
+    options: &Options,
+    size: usize,
+    method: Method,
+    reference: ReferencePoint,
+) -> Result<String> {
+    let (mut kl, mut recorded, mut held) = (Vec::new(), Vec::new(), 0);
+    let (mut seconds, mut build_seconds) = (Vec::new(), Vec::new());
+    for seed in 0..options.seeds {
+        data.shuffle(seed);
+        let encoding = EncodingSettings {
+            intercept: !data.generated,
+            standardize: !data.generated,
+            ..EncodingSettings::default()
+        };
+        let build = BuildSettings {
+            method,
+            size: Size::Rows(size),
+            collapse: false,
+            seed: Seed(seed),
+            encoding,
+            ..BuildSettings::default()
+        };
+        let fresh = data.engine()?;
+        let start = Instant::now();
+        build_on(&fresh, &build)?;
+        build_seconds.push(start.elapsed().as_secs_f64());
+        let settings = TreeSettings { build, missing: Missing::Error, threads: None, reference };
+        let start = Instant::now();
+        let (coreset, most) = data.stream(settings, options.block)?;
+        seconds.push(start.elapsed().as_secs_f64());
+        held = held.max(most);
+        recorded.push(coreset.provenance.composed().kl.unwrap_or(f64::NAN));
+        kl.push(certify(engine, &coreset, &CertifySettings::default())?.certificate.kl);
+    }
+    let ((median, largest), (recorded, _)) = (median_and_largest(kl), median_and_largest(recorded));
+    let ((time, _), (build_time, _)) = (median_and_largest(seconds), median_and_largest(build_seconds));
+    Ok(format!("{median:.1e} | {largest:.1e} | {recorded:.1e} | {time:.2} | {build_time:.2} | {held}"))
 }
 
 fn median_and_largest(mut values: Vec<f64>) -> (f64, f64) {

@@ -1,4 +1,4 @@
-//! What the benchmarks share: the data, the settings and how time is taken.
+//! Shared by the benchmarks: arguments, settings and timing.
 
 use std::time::Instant;
 
@@ -10,18 +10,18 @@ use tithe::data::table::{Roles, Table};
 use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine};
 
-/// The words after the program's name, without those that `cargo bench` adds.
+/// The command-line arguments, without those that `cargo bench` adds.
 pub fn arguments() -> Vec<String> {
     std::env::args().skip(1).filter(|argument| argument != "--bench").collect()
 }
 
-/// k = 4, M = 1000, exact sensitivities; covariates as they are, as in the paper.
+/// The settings of the paper: k = 4, M = 1000, no intercept, unscaled covariates.
 pub fn paper_settings() -> BuildSettings {
     let encoding = EncodingSettings { intercept: false, standardize: false, ..EncodingSettings::default() };
     BuildSettings { method: Method::Sensitivity, clusters: 4, encoding, ..BuildSettings::default() }
 }
 
-/// Builds a coreset of a source with a label `y`, and takes the time of that alone.
+/// Builds a coreset of a source with the label `y`. The time is that of the build only.
 pub fn timed_build(source: Box<dyn Source>, memory: u64, settings: &BuildSettings) -> (f64, Built) {
     let roles = Roles { label: "y".into(), ..Roles::default() };
     let table = Table::new(source, &roles).expect("a table");

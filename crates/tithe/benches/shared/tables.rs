@@ -1,4 +1,4 @@
-//! Mixture data as files, and bare decoding of files.
+//! Writes Mixture data to files, and decodes files.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -16,7 +16,7 @@ use tithe::data::source::Scan;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// The data in parts, so that a large table never stands in memory.
+/// The data in blocks, so that a large table is never in memory all at once.
 fn blocks(rows: usize) -> impl Iterator<Item = Generated> {
     let len = move |start: usize| GENERATED_BLOCK.min(rows - start);
     (0..rows)
@@ -25,7 +25,7 @@ fn blocks(rows: usize) -> impl Iterator<Item = Generated> {
         .map(move |(index, start)| Recipe::Mixture.block(Seed(1), index as u64, len(start)))
 }
 
-/// Writes Parquet as other tools do by default: a dictionary where it pays, row groups of about a million rows.
+/// Writes Parquet with common defaults: dictionaries where useful, row groups of about a million rows.
 pub fn write_parquet(rows: usize, compression: Compression, path: &Path) -> Outcome<()> {
     let properties = WriterProperties::builder().set_compression(compression).build();
     let mut properties = Some(properties);
@@ -46,7 +46,7 @@ pub fn write_parquet(rows: usize, compression: Compression, path: &Path) -> Outc
     Ok(())
 }
 
-/// Writes CSV with numbers as short as they can be without loss.
+/// Writes CSV with the shortest decimal numbers that are exact.
 pub fn write_csv(rows: usize, path: &Path) -> Outcome<()> {
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
     writeln!(file, "x1,x2,x3,x4,x5,x6,x7,x8,x9,x10,y")?;
@@ -61,7 +61,7 @@ pub fn write_csv(rows: usize, path: &Path) -> Outcome<()> {
     Ok(file.flush()?)
 }
 
-/// Decodes everything on all threads of a pool, lets go of it, and counts the rows.
+/// Decodes all rows on all threads of a pool, discards them, and returns their number.
 pub fn decode(scan: Box<dyn Scan>, pool: &rayon::ThreadPool) -> tithe::base::error::Result<usize> {
     let scan = Mutex::new(scan);
     let counts = pool.broadcast(|_| {

@@ -1,7 +1,7 @@
-//! How far draws from a coreset's posterior are from the full data's, and whether correction puts them right: NUTS on the
-//! coreset, one verifying pass, and a long run of NUTS on all rows.
+//! Compares posterior draws of a coreset, before and after correction by `verify`, with those of the full data: NUTS on the
+//! coreset, one pass over the data to verify, and a long run of NUTS on all rows.
 //!
-//! `cargo run --release -p tithe --example draws [-- NAME:SIZE…]`; by default ds1_10:500 and bank_marketing:1000.
+//! `cargo run --release -p tithe --example draws [-- NAME:SIZE…]`; the default is ds1_10:500 and bank_marketing:1000.
 
 #[path = "../fidelity/data.rs"]
 mod data;
@@ -31,8 +31,8 @@ fn line(name: &str, size: usize) -> Result<()> {
     let approximate = verify(&engine, &laplace, &all)?;
     let found = verify(&engine, &fit, &all)?;
     let truth = fit_data(&engine, &encoding, &settings(2500, 3), 8 << 30)?;
-    // The difference of two means in units of its own standard error: the corrected mean's is the draws' over the root of what
-    // a weight leaves of one.
+    // Differences of means in units of their standard error. Importance weights multiply the number of effective draws by
+    // their efficiency, so the standard error of the corrected mean is that of the draws divided by √efficiency.
     let mut scores: Vec<f64> = found
         .corrected
         .iter()
@@ -63,11 +63,11 @@ fn main() -> Result<()> {
         lines = vec!["ds1_10:500".to_string(), "bank_marketing:1000".to_string()];
     }
     println!(
-        "| data | M | half the variance of L − L̃ | k̂ | efficiency | the same for Laplace | corrected means within 1.96 standard errors | the largest |"
+        "| data | M | half the variance of L − L̃ | k̂ | efficiency | half the variance for Laplace | corrected means within 1.96 standard errors | largest difference |"
     );
     println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
-    for word in lines {
-        let (name, size) = word.split_once(':').unwrap_or((&word, "1000"));
+    for argument in lines {
+        let (name, size) = argument.split_once(':').unwrap_or((&argument, "1000"));
         line(name, size.parse().unwrap_or(1000))?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The data that fidelity is measured on: files, the paper's synthetic sets, and some made to be hard.
+//! The data sets of the fidelity benchmarks: files, the paper's synthetic data, and difficult synthetic data.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use tithe::engine::{EngineSettings, LocalEngine};
 const GENERATED_ROWS: usize = 1_000_000;
 const HARD_ROWS: usize = 200_000;
 
-/// The named data, with the encoding that goes with it; nothing if it is a file that is not there.
+/// Opens a data set by name, with its encoding settings; `None` if its file does not exist.
 pub fn engine_of(name: &str) -> Result<Option<(LocalEngine<'static>, EncodingSettings)>> {
     let generated = name.parse::<Recipe>().ok();
     let hard = Hard::ALL.into_iter().find(|hard| hard.name() == name);
@@ -31,7 +31,7 @@ pub fn engine_of(name: &str) -> Result<Option<(LocalEngine<'static>, EncodingSet
         };
         let file = folder.join(format!("{name}.parquet"));
         if !file.is_file() {
-            eprintln!("{} is not there", file.display());
+            eprintln!("{} not found: skipped", file.display());
             return Ok(None);
         }
         open(&[file.display().to_string()], &OpenOptions::default())?
@@ -44,16 +44,16 @@ pub fn engine_of(name: &str) -> Result<Option<(LocalEngine<'static>, EncodingSet
     Ok(Some((engine, encoding)))
 }
 
-/// Data made to be hard for a coreset.
+/// Synthetic data that are difficult for coresets.
 #[derive(Clone, Copy)]
 enum Hard {
-    /// Forty levels; the rarest, a few rows in 200,000, nearly always go with one label.
+    /// A column with forty levels; the rarest, a few rows in 200,000, almost always have the same label.
     RareLevels,
-    /// Columns with tails like Cauchy's.
+    /// Columns with the tails of a Cauchy distribution.
     HeavyTails,
     /// One positive row in two thousand.
     Imbalance,
-    /// Columns that are all but one of them the same.
+    /// Columns that are almost equal to each other.
     Correlated,
 }
 
@@ -82,7 +82,7 @@ impl Hard {
         names.zip(columns).chain([("y".to_string(), labels)]).collect()
     }
 
-    /// A row and its chance of a positive label.
+    /// A row and the probability of a positive label.
     fn row(self, rng: &mut Rng) -> (Vec<f64>, f64) {
         let mut normals =
             |count: usize| -> Vec<f64> { (0..count).map(|_| StandardNormal.sample(rng)).collect() };

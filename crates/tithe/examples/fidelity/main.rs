@@ -1,8 +1,8 @@
-//! How far coresets' posteriors are from the full data's: a Markdown table of KL, time and passes by method.
+//! Compares coresets with the full data: a Markdown table of the KL divergence of posteriors, time and passes by method.
 //!
-//! `cargo run --release -p tithe --example fidelity [-- [--seeds N] [--peers] [--only METHOD] [NAME[:SIZE]…]]`. Files are looked for in
-//! `TITHE_DATA`, or beside the repository in `../shared/data`; those that are not there are left out. The data is in memory
-//! before the clock starts. `--peers` adds two other methods, which take long.
+//! `cargo run --release -p tithe --example fidelity [-- [--seeds N] [--peers] [--only METHOD] [NAME[:SIZE]…]]`. Files are read
+//! from the directory in `TITHE_DATA`, or from `../shared/data` beside the repository; missing files are skipped. The data are in
+//! memory before timing starts. `--peers` adds two methods from the literature, which are slow.
 
 mod data;
 mod peers;
@@ -18,7 +18,7 @@ use tithe::coreset::{Coreset, Method};
 use tithe::encoding::full_data::identity;
 use tithe::engine::Engine;
 
-/// Name and size of each line.
+/// Data set and coreset size of each line of the table.
 const LINES: [(&str, usize); 9] = [
     ("mixture", 500),
     ("binary10", 500),
@@ -31,34 +31,34 @@ const LINES: [(&str, usize); 9] = [
     ("census_income", 3000),
 ];
 
-/// A way to a coreset.
+/// A method to construct a coreset.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum Construction {
     Ours(Method),
     Gradients,
     QuasiNewton,
 }
 
-const WAYS: [(Way, &str); 5] = [
-    (Way::Ours(Method::Calibrated), "calibrated"),
-    (Way::Ours(Method::Sensitivity), "sensitivity"),
-    (Way::Ours(Method::Uniform), "uniform"),
-    (Way::Gradients, "gradients"),
-    (Way::QuasiNewton, "quasi-newton"),
+const CONSTRUCTIONS: [(Construction, &str); 5] = [
+    (Construction::Ours(Method::Calibrated), "calibrated"),
+    (Construction::Ours(Method::Sensitivity), "sensitivity"),
+    (Construction::Ours(Method::Uniform), "uniform"),
+    (Construction::Gradients, "gradients"),
+    (Construction::QuasiNewton, "quasi-newton"),
 ];
 
-impl Way {
+impl Construction {
     fn coreset(self, engine: &impl Engine, settings: BuildSettings) -> Result<Coreset> {
         let method = match self {
-            Way::Ours(method) => method,
-            Way::Gradients | Way::QuasiNewton => Method::Uniform,
+            Construction::Ours(method) => method,
+            Construction::Gradients | Construction::QuasiNewton => Method::Uniform,
         };
         let seed = settings.seed;
         let coreset = build_on(engine, &BuildSettings { method, ..settings })?.coreset;
         match self {
-            Way::Ours(_) => Ok(coreset),
-            Way::Gradients => peers::match_gradients(engine, &coreset),
-            Way::QuasiNewton => peers::quasi_newton(engine, &coreset, seed),
+            Construction::Ours(_) => Ok(coreset),
+            Construction::Gradients => peers::match_gradients(engine, &coreset),
+            Construction::QuasiNewton => peers::quasi_newton(engine, &coreset, seed),
         }
     }
 }
@@ -69,12 +69,12 @@ fn median_and_largest(mut values: Vec<f64>) -> (f64, f64) {
     (0.5 * (values[(n - 1) / 2] + values[n / 2]), values[n - 1])
 }
 
-fn line(name: &str, size: usize, seeds: u64, ways: &[(Way, &str)]) -> Result<()> {
+fn line(name: &str, size: usize, seeds: u64, constructions: &[(Construction, &str)]) -> Result<()> {
     let Some((engine, encoding)) = data::engine_of(name)? else { return Ok(()) };
     let rows = identity(&engine)?.rows;
-    for (way, method_name) in ways {
+    for (construction, method_name) in constructions {
         let (mut kl, mut seconds, mut passes, mut dim) = (Vec::new(), Vec::new(), 0, 0);
-        let mut apart = 1.0f64;
+        let mut factor = 1.0f64;
         for seed in 0..seeds {
             let settings = BuildSettings {
                 size: Size::Rows(size),
@@ -84,7 +84,7 @@ fn line(name: &str, size: usize, seeds: u64, ways: &[(Way, &str)]) -> Result<()>
                 ..BuildSettings::default()
             };
             let (start, before) = (Instant::now(), engine.passes());
-            let coreset = way.coreset(&engine, settings)?;
+            let coreset = construction.coreset(&engine, settings)?;
             seconds.push(start.elapsed().as_secs_f64());
             passes = passes.max(engine.passes() - before);
             dim = coreset.encoding.dim();
@@ -93,7 +93,7 @@ fn line(name: &str, size: usize, seeds: u64, ways: &[(Way, &str)]) -> Result<()>
                 && (1e-9..0.5).contains(&found)
             {
                 let ratio = facts.certificate.kl / found;
-                apart = apart.max(ratio).max(1.0 / ratio);
+                factor = factor.max(ratio).max(1.0 / ratio);
             }
             kl.push(found);
         }
@@ -102,8 +102,8 @@ fn line(name: &str, size: usize, seeds: u64, ways: &[(Way, &str)]) -> Result<()>
         println!(
             "| {name} | {rows} × {dim} | {size} | {method_name} | {median:.1e} | {largest:.1e} | {time:.3} | {passes} |"
         );
-        if apart > 1.01 {
-            eprintln!("{name}, {size} rows: a certificate of a build is off by a factor {apart:.3}");
+        if factor > 1.01 {
+            eprintln!("{name}, {size} rows: a certificate is wrong by a factor of {factor:.3}");
         }
     }
     Ok(())
@@ -112,16 +112,18 @@ fn line(name: &str, size: usize, seeds: u64, ways: &[(Way, &str)]) -> Result<()>
 fn main() -> Result<()> {
     let (mut seeds, mut with_peers, mut only) = (10, false, None);
     let mut lines = Vec::new();
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--seeds" => seeds = words.next().and_then(|count| count.parse().ok()).unwrap_or(seeds).max(1),
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--seeds" => {
+                seeds = arguments.next().and_then(|count| count.parse().ok()).unwrap_or(seeds).max(1)
+            }
             "--peers" => with_peers = true,
-            "--only" => only = words.next(),
-            _ => match word.split_once(':') {
+            "--only" => only = arguments.next(),
+            _ => match argument.split_once(':') {
                 Some((name, size)) => lines.push((name.to_string(), size.parse().unwrap_or(1000))),
                 None => {
-                    let named = LINES.iter().filter(|(name, _)| *name == word);
+                    let named = LINES.iter().filter(|(name, _)| *name == argument);
                     lines.extend(named.map(|(name, size)| (name.to_string(), *size)));
                 }
             },
@@ -130,15 +132,15 @@ fn main() -> Result<()> {
     if lines.is_empty() {
         lines = LINES.iter().map(|(name, size)| (name.to_string(), *size)).collect();
     }
-    let wanted = |(way, name): &(Way, &str)| match &only {
+    let wanted = |(construction, name): &(Construction, &str)| match &only {
         Some(only) => only == name,
-        None => with_peers || matches!(way, Way::Ours(_)),
+        None => with_peers || matches!(construction, Construction::Ours(_)),
     };
-    let ways: Vec<(Way, &str)> = WAYS.into_iter().filter(wanted).collect();
+    let constructions: Vec<(Construction, &str)> = CONSTRUCTIONS.into_iter().filter(wanted).collect();
     println!("| data | rows × D | M | method | KL, median | KL, largest | seconds | passes |");
     println!("| --- | --- | ---: | --- | ---: | ---: | ---: | ---: |");
     for (name, size) in lines {
-        line(&name, size, seeds, &ways)?;
+        line(&name, size, seeds, &constructions)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Two other ways to weigh a random choice of rows, written from their papers, to compare with.
+//! Two methods from the literature to weight uniformly selected rows, for comparison.
 
 use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
@@ -12,8 +12,9 @@ use tithe::model::{Gaussian, Posterior, Prior, Priors};
 use tithe::results::fit::laplace_of_data;
 use tithe::results::verify::log_likelihoods;
 
-/// Draws at which log-likelihoods are compared, and steps, of the quasi-Newton refinement.
+/// Number of draws per step of the quasi-Newton refinement.
 const DRAWS: usize = 300;
+/// Number of steps of the quasi-Newton refinement.
 const STEPS: usize = 8;
 
 fn priors(dim: usize) -> Priors {
@@ -26,13 +27,13 @@ fn pull_and_loss(s: f64) -> (f64, f64) {
     (if s > 0.0 { e } else { 1.0 } / (1.0 + e), (-s).max(0.0) + e.ln_1p())
 }
 
-/// Gradient-only reweighting: the weights nearest to a uniform choice's whose gradient at the full data's mode is the full
-/// data's own, in units of the posterior. `w = w⁰ ∘ max(0, 1 + Vᵀλ)`, by semismooth Newton steps for `λ`.
+/// Gradient matching: the weights closest to uniform ones for which the coreset has the same gradient as the full data at the
+/// mode of the full data, in whitened coordinates. `w = w⁰ ∘ max(0, 1 + Vᵀλ)`; semismooth Newton steps find `λ`.
 pub fn match_gradients(engine: &impl Engine, uniform: &Coreset) -> Result<Coreset> {
     let points = uniform.points()?;
     let (dim, count) = (points.dim(), points.len());
     let full = laplace_of_data(engine, &uniform.encoding, &priors(dim))?;
-    // V: the rows' whitened gradients. At the mode the full data's gradient is what the prior pulls the other way.
+    // V: the whitened gradients of the rows. At the mode, the gradient of the full data is minus the gradient of the prior.
     let whitened = |gradient: &[f64]| {
         let mut into = vec![0.0; dim];
         full.whiten_gradient(gradient, &mut into);
@@ -51,21 +52,21 @@ pub fn match_gradients(engine: &impl Engine, uniform: &Coreset) -> Result<Corese
     let mut weights = reference.clone();
     for _ in 0..50 {
         let mut system = Mat::<f64>::identity(dim, dim) * 1e-9;
-        let mut lacking = Mat::from_fn(dim, 1, |i, _| target[i]);
+        let mut residual = Mat::from_fn(dim, 1, |i, _| target[i]);
         for m in 0..count {
             let column = columns.col(m);
-            (0..dim).for_each(|i| lacking[(i, 0)] -= weights[m] * column[i]);
+            (0..dim).for_each(|i| residual[(i, 0)] -= weights[m] * column[i]);
             if weights[m] > 0.0 {
                 for i in 0..dim {
                     (0..dim).for_each(|j| system[(i, j)] += reference[m] * column[i] * column[j]);
                 }
             }
         }
-        if lacking.norm_l2() < 1e-9 {
+        if residual.norm_l2() < 1e-9 {
             break;
         }
         let Ok(factor) = system.llt(Side::Lower) else { break };
-        lambda += factor.solve(lacking);
+        lambda += factor.solve(residual);
         let tilts = columns.transpose() * &lambda;
         weights = (0..count).map(|m| reference[m] * (1.0 + tilts[(m, 0)]).max(0.0)).collect();
     }
@@ -73,8 +74,8 @@ pub fn match_gradients(engine: &impl Engine, uniform: &Coreset) -> Result<Corese
 }
 
 /// Quasi-Newton refinement (Naik, Rousseau and Campbell 2022): steps `w ← max(0, w + (G + τI)⁻¹ Cov[g, f − gᵀw])` with
-/// `G = Cov[g, g]`, `g` the rows' and `f` the full data's log-likelihoods at draws from the coreset's own posterior. The draws are
-/// here those of its normal approximation, and `f` is exact: one pass a step.
+/// `G = Cov[g, g]`, `g` the log-likelihoods of the rows and `f` that of the full data, at draws from the coreset's posterior. Here the draws
+/// are from its Laplace approximation, and `f` is exact, which takes one pass per step.
 pub fn quasi_newton(engine: &impl Engine, uniform: &Coreset, seed: Seed) -> Result<Coreset> {
     let mut points = uniform.points()?;
     let (dim, count) = (points.dim(), points.len());
@@ -83,7 +84,7 @@ pub fn quasi_newton(engine: &impl Engine, uniform: &Coreset, seed: Seed) -> Resu
         let own = Posterior::new(&points, &priors)?.laplace()?;
         let draws = draws_of(&own, seed, step as u64);
         let (full, _) = log_likelihoods(engine, &uniform.encoding, &draws)?;
-        // Columns: draws. Rows: the coreset's rows, then all are centred and divided by √S.
+        // One column per draw and one row per coreset row; each row is centred and divided by √S.
         let mut g = Mat::zeros(count, DRAWS);
         for m in 0..count {
             let z = points.row(m);
@@ -96,13 +97,14 @@ pub fn quasi_newton(engine: &impl Engine, uniform: &Coreset, seed: Seed) -> Resu
         let mean = full.iter().sum::<f64>() / DRAWS as f64;
         let weights = points.weights();
         let current = g.transpose() * Mat::from_fn(count, 1, |m, _| weights[m]);
-        let apart = Mat::from_fn(DRAWS, 1, |s, _| (full[s] - mean) / (DRAWS as f64).sqrt() - current[(s, 0)]);
+        let residual =
+            Mat::from_fn(DRAWS, 1, |s, _| (full[s] - mean) / (DRAWS as f64).sqrt() - current[(s, 0)]);
         // (τI + BBᵀ)⁻¹B e = B(τI + BᵀB)⁻¹e, of dimension S.
         let mut inner = g.transpose() * &g;
         let tau = 1e-4 * (0..DRAWS).map(|s| inner[(s, s)]).sum::<f64>() / DRAWS as f64;
         (0..DRAWS).for_each(|s| inner[(s, s)] += tau);
         let Ok(factor) = inner.llt(Side::Lower) else { break };
-        let change = &g * factor.solve(apart);
+        let change = &g * factor.solve(residual);
         let new: Vec<f64> = (0..count).map(|m| (weights[m] + change[(m, 0)]).max(0.0)).collect();
         points.set_weights(&new);
     }
@@ -120,7 +122,7 @@ fn draws_of(gaussian: &Gaussian, seed: Seed, index: u64) -> Vec<Vec<f64>> {
     (0..DRAWS).map(|_| draw()).collect()
 }
 
-/// The coreset with other weights; rows of weight 0 are left out.
+/// The coreset with new weights; rows with weight 0 are removed.
 fn with_weights(coreset: &Coreset, weights: &[f64]) -> Coreset {
     let kept: Vec<usize> = (0..weights.len()).filter(|&m| weights[m] > 0.0).collect();
     let columns = coreset.rows.segment.columns.iter().map(|column| match column {
