@@ -7,7 +7,7 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule};
 use serde_json::json;
-use tithe::base::error::Error;
+use tithe::base::error::{Error, Setting};
 use tithe::base::machine::physical_memory;
 use tithe::base::rng::Seed;
 use tithe::coreset::build::build_on;
@@ -153,7 +153,8 @@ pub fn generate<'py>(
     watcher: &Bound<'py, PyAny>,
 ) -> PyResult<Option<(Numbers<'py>, Numbers<'py>)>> {
     let py = watcher.py();
-    let recipe: Recipe = recipe.parse().map_err(|what| to_python(py, &Error::setting("recipe", what)))?;
+    let recipe: Recipe =
+        recipe.parse().map_err(|what| to_python(py, &Error::setting(Setting::Recipe, what)))?;
     if let Some(path) = path {
         run(watcher, move |watch| {
             let format =
@@ -165,10 +166,8 @@ pub fn generate<'py>(
     // The columns, and a copy of all of them in one vector.
     let bytes = rows.saturating_mul(16 * (recipe.dim() as u64 + 1));
     if bytes > physical_memory().unwrap_or(u64::MAX) {
-        let what = format!(
-            "{rows} rows need more memory than this machine has; give a path to write them to a file"
-        );
-        return Err(to_python(py, &Error::setting("--rows", what)));
+        let what = format!("needs more memory than this machine has: give a path to write them to a file");
+        return Err(to_python(py, &Error::setting(Setting::Rows, what)));
     }
     let made = run(watcher, move |_| Ok(recipe.data(Seed(seed), rows as usize)))?;
     Ok(Some((PyArray1::from_vec(py, made.x.concat()), PyArray1::from_vec(py, made.y))))

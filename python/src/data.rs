@@ -6,7 +6,7 @@ use arrow_array::ffi_stream::RecordBatchStreamReader;
 use arrow_array::types::UInt8Type;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatchReader, StringArray, cast::AsArray};
 use pyo3::prelude::*;
-use tithe::base::error::{Error, Result};
+use tithe::base::error::{Error, Result, Setting};
 use tithe::base::machine::physical_memory;
 use tithe::base::progress::Observer;
 use tithe::data::source::arrays::{Arrays, Part, SparseRows};
@@ -203,7 +203,7 @@ impl Stream {
     fn take(&self) -> Result<RecordBatchStreamReader> {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
         reader.ok_or_else(|| {
-            Error::setting("data", "this stream has already been read and cannot be read again")
+            Error::setting(Setting::Data, "is a stream that has already been read and cannot be read again")
         })
     }
 
@@ -218,8 +218,8 @@ impl Stream {
             kept = Kept::Batches(match kept {
                 Kept::Batches(batches) => Batches::with_column(batches, name, values)?,
                 Kept::File(_) => {
-                    let what = "y and weight can be arrays only if the data is in memory; a stream must contain them as columns";
-                    return Err(Error::setting("data", what));
+                    let what = "is a stream, which must contain y and weight as columns; only data in memory can have them as arrays";
+                    return Err(Error::setting(Setting::Data, what));
                 }
             });
         }

@@ -1,10 +1,10 @@
-//! Errors of the library as the package's exceptions, in the words of Python's arguments.
+//! Turns errors of the library into exceptions of the package, in the words of Python: `clusters=`, `tithe.build`.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use tithe::base::error::{Error, ErrorKind};
+use tithe::base::error::{Error, ErrorKind, Operation, Remedy, Setting, Value, Wording};
 
-/// The exception of an error: its class by the kind, its text with the remedy.
+/// The exception for an error: the kind decides the class, the text ends with the remedies.
 pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
     let class = match error.kind() {
         ErrorKind::Io { .. } => "FileError",
@@ -19,21 +19,21 @@ pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
         ErrorKind::Setting { .. } => "SettingError",
         ErrorKind::State { .. } => "StateError",
         ErrorKind::EncodingMismatch { .. } => "EncodingMismatchError",
-        ErrorKind::WrongFile { .. } => "WrongFileError",
+        ErrorKind::WrongFile { .. } | ErrorKind::NewerFormat { .. } => "WrongFileError",
         ErrorKind::Changed { .. } => "ChangedError",
         ErrorKind::Cluster { .. } => "ClusterError",
         ErrorKind::OtherData { .. } => "OtherDataError",
         ErrorKind::Numerical { .. } => "NumericalError",
         _ => "TitheError",
     };
-    let mut text = in_python(&error.to_string());
+    let mut text = error.message(&PythonWords);
     if let Some(help) = error.help() {
-        text = format!("{text}\n  help: {}", in_python(&help));
+        text = format!("{text}\n  help: {}", help.words(&PythonWords));
     }
     exception(py, class, text)
 }
 
-/// An exception of the package's by its name.
+/// An exception of the package, by the name of its class.
 pub fn exception(py: Python<'_>, class: &str, text: String) -> PyErr {
     let made = py
         .import("tithe._errors")
@@ -45,58 +45,58 @@ pub fn exception(py: Python<'_>, class: &str, text: String) -> PyErr {
     }
 }
 
-/// Flags that are not arguments of the same name.
-const WORDS: [(&str, &str); 18] = [
-    ("--missing drop", "missing=\"drop\""),
-    ("--unseen reference", "unseen=\"reference\""),
-    ("--method sensitivity", "method=\"sensitivity\""),
-    ("--method calibrated", "method=\"calibrated\""),
-    ("--sampler laplace", "sampler=\"laplace\""),
-    ("--no-intercept", "intercept=False"),
-    ("--no-standardize", "standardize=False"),
-    ("--no-header", "header=False"),
-    ("--zero-based", "zero_based=True"),
-    ("--force", "force=True"),
-    ("`tithe build`", "tithe.build"),
-    ("`tithe fit`", "Coreset.fit"),
-    ("feed it with `tithe stream --label … --state …`", "feed it with tithe.Stream"),
-    ("--snapshot may be taken", "tithe.Stream.read_snapshot may be called"),
-    ("leave out --replay", "leave out replay=True"),
-    ("--repair falls back", "tithe.Stream.repair falls back"),
-    ("with --state and feed", "with state= and feed"),
-    ("name another directory with --state", "name another directory"),
-];
+/// The wording of Python: `clusters=`, `missing="drop"`, `tithe.build`.
+pub struct PythonWords;
 
-/// Words of the command line as Python has them: `--block-rows` is `block_rows=`, `--exclude age` is `exclude="age"`.
-fn in_python(text: &str) -> String {
-    let text =
-        match text.strip_prefix("`tithe stream --state ").and_then(|rest| rest.split_once(" --repair`")) {
-            Some((state, rest)) => format!("tithe.Stream.repair({state:?}){rest}"),
-            None => text.to_string(),
-        };
-    let text = WORDS.iter().fold(text, |text, (flag, word)| text.replace(flag, word));
-    let mut parts = text.split("--");
-    let mut out = parts.next().unwrap_or_default().to_string();
-    for part in parts {
-        let end = part.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(part.len());
-        let (flag, rest) = part.split_at(end);
-        let is_subject = out.is_empty() && rest.starts_with(": ");
-        out.push_str(&flag.replace('-', "_"));
-        let (value, rest) = match rest.strip_prefix(' ') {
-            Some(after) if !["with ", "takes "].iter().any(|word| after.starts_with(word)) => {
-                let ends = [after.find(", "), after.find(" or "), Some(after.len())];
-                let (value, rest) = after.split_at(ends.into_iter().flatten().min().unwrap_or_default());
-                let is_plain = value.parse::<f64>().is_ok() || value.starts_with("coresets[");
-                let quote = if is_plain { "" } else { "\"" };
-                (format!("{quote}{value}{quote}"), rest)
-            }
-            _ => (String::new(), rest),
-        };
-        if !is_subject {
-            out.push('=');
-        }
-        out.push_str(&value);
-        out.push_str(rest);
+impl Wording for PythonWords {
+    fn setting(&self, setting: Setting) -> String {
+        format!("{setting}=")
     }
-    out
+
+    fn subject(&self, setting: Setting) -> String {
+        setting.name().to_string()
+    }
+
+    fn assignment(&self, setting: Setting, value: &Value) -> String {
+        let value = match value {
+            Value::Switch(true) => "True".to_string(),
+            Value::Switch(false) => "False".to_string(),
+            // A coreset in memory is named by its place in the list that was passed.
+            Value::Text(text) if setting == Setting::Encoding && text.starts_with("coresets[") => {
+                text.clone()
+            }
+            // Labels may be numbers.
+            Value::Text(text) if setting == Setting::Positive && text.parse::<f64>().is_ok() => text.clone(),
+            Value::Text(text) => format!("{text:?}"),
+            value => value.to_string(),
+        };
+        format!("{setting}={value}")
+    }
+
+    fn operation(&self, operation: Operation) -> String {
+        match operation {
+            Operation::Build => "tithe.build",
+            Operation::Merge => "tithe.merge",
+            Operation::Fit => "Coreset.fit",
+            Operation::Verify => "Posterior.verify",
+            Operation::Stream => "tithe.Stream",
+            Operation::Snapshot => "tithe.Stream.read_snapshot",
+            _ => "tithe",
+        }
+        .to_string()
+    }
+
+    fn remedy(&self, remedy: &Remedy) -> Option<String> {
+        match remedy {
+            Remedy::Repair { state } => {
+                let state = state.display().to_string();
+                Some(format!("go back to the last intact state with tithe.Stream.repair({state:?})"))
+            }
+            Remedy::Omit(Setting::Replay) => Some("leave out replay=True".to_string()),
+            // The directory and the file are no named arguments.
+            Remedy::OtherState => Some("name another directory".to_string()),
+            Remedy::Using { action, setting: Setting::Output | Setting::State } => Some(action.to_string()),
+            _ => None,
+        }
+    }
 }

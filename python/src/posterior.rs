@@ -20,7 +20,7 @@ use tithe::results::predict::{PredictSettings, Prediction, probabilities};
 use tithe::results::verify::{Verification, VerifySettings, verify as verify_against};
 
 use crate::data::Data;
-use crate::errors::to_python;
+use crate::errors::{PythonWords, to_python};
 use crate::options::{Options, Reading, parse};
 use crate::shared::capsule_of;
 use crate::work::run;
@@ -119,7 +119,8 @@ impl Posterior {
     fn facts(&self) -> String {
         let fit = &self.0;
         let priors: Vec<String> = fit.priors.coefficients.iter().map(ToString::to_string).collect();
-        let findings: Vec<String> = fit.findings.iter().map(ToString::to_string).collect();
+        let findings: Vec<String> =
+            fit.findings.iter().map(|finding| finding.message(&PythonWords)).collect();
         json!({
             "coefficients": fit.draws.names,
             "sampler": fit.sampler,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arrow_buffer::ScalarBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tithe::base::error::{Error, ErrorKind, Result};
+use tithe::base::error::{Error, ErrorKind, Result, Setting};
 use tithe::base::progress::{Event, Observer};
 use tithe::data::block::{Column, Kind, Segment};
 use tithe::data::source::Source;
@@ -182,7 +182,7 @@ impl Shared {
 
     /// A copy, which shares the rows.
     fn copy(&self) -> Result<stream::Stream> {
-        let closed = || Error::setting("stream", "it is closed; open it again to continue");
+        let closed = || Error::setting(Setting::Stream, "is closed; open it again to continue");
         lock(&self.now).clone().ok_or_else(closed)
     }
 
@@ -257,11 +257,12 @@ impl Shared {
             Some(known) if columns.label.as_ref().is_some_and(|label| *label != known.label) => {
                 let given = columns.label.unwrap_or_default();
                 let what = format!("is '{given}', but the stream has the label '{}'", known.label);
-                Err(Error::setting("--label", what))
+                Err(Error::setting(Setting::Label, what))
             }
-            Some(known) if weight.is_some() && known.weight.is_none() => {
-                Err(Error::setting("--weight", "this stream has no weights: the rows added before have none"))
-            }
+            Some(known) if weight.is_some() && known.weight.is_none() => Err(Error::setting(
+                Setting::Weight,
+                "cannot be used with this stream: the rows added before have no weights",
+            )),
             Some(known) => Ok(known),
             None if has_encoding && columns.label.is_none() => {
                 Ok(Roles { weight: columns.weight, ..Roles::default() })

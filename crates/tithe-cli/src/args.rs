@@ -8,6 +8,7 @@ mod verify;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use tithe::base::error::Setting;
 use tithe::coreset::sensitivity::Radius;
 use tithe::data::source::Format;
 
@@ -140,18 +141,18 @@ pub struct ColumnArgs {
 }
 
 impl ColumnArgs {
-    /// The flags given by the user that determine how columns are encoded.
-    pub fn encoding_flags(&self) -> Vec<&'static str> {
+    /// The settings given by the user that determine how columns are encoded.
+    pub fn encoding_settings(&self) -> Vec<Setting> {
         let given = [
-            ("--label", self.label.is_some()),
-            ("--positive", self.positive.is_some()),
-            ("--features", self.features.is_some()),
-            ("--exclude", !self.exclude.is_empty()),
-            ("--weight", self.weight.is_some()),
-            ("--no-intercept", self.no_intercept),
-            ("--no-standardize", self.no_standardize),
+            (Setting::Label, self.label.is_some()),
+            (Setting::Positive, self.positive.is_some()),
+            (Setting::Features, self.features.is_some()),
+            (Setting::Exclude, !self.exclude.is_empty()),
+            (Setting::Weight, self.weight.is_some()),
+            (Setting::Intercept, self.no_intercept),
+            (Setting::Standardize, self.no_standardize),
         ];
-        given.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
+        given.into_iter().filter(|(_, given)| *given).map(|(setting, _)| setting).collect()
     }
 }
 

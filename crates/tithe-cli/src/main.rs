@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod plan;
 mod show;
+mod words;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -15,6 +16,7 @@ use clap::Parser;
 use tithe::base::error::{Error, ErrorKind, Result};
 
 use args::{Cli, Command};
+use words::CommandLine;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -24,9 +26,9 @@ fn main() -> ExitCode {
         Ok(Ok(())) if show::OUTPUT_FAILED.load(Ordering::Relaxed) => ExitCode::FAILURE,
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
-            show::message(&format!("error: {error}"));
+            show::message(&format!("error: {}", error.message(&CommandLine)));
             if let Some(help) = error.help() {
-                show::message(&format!("  help: {help}"));
+                show::message(&format!("  help: {}", help.words(&CommandLine)));
             }
             exit_code(&error)
         }

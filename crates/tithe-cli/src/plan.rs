@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tithe::base::error::{Error, ErrorKind, Result};
+use tithe::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use tithe::base::machine::physical_memory;
 use tithe::coreset::Method;
 use tithe::coreset::build::BuildSettings;
@@ -94,7 +94,7 @@ pub fn refuse_overwriting(files: &[PathBuf], output: &Path) -> Result<()> {
     let Ok(target) = output.canonicalize() else { return Ok(()) };
     if files.iter().any(|file| file.canonicalize().is_ok_and(|file| file == target)) {
         let what = "is both input and output; writing it would destroy the data".to_string();
-        let help = Some("name another file with -o".to_string());
+        let help = Some(Remedy::using("name another file", Setting::Output).into());
         return Err(ErrorKind::WrongFile { path: output.to_path_buf(), what, help }.into());
     }
     Ok(())
@@ -111,10 +111,10 @@ pub fn refuse_coresets(table: &Table) -> Result<()> {
         if !is_weighted || table.features().iter().any(|field| field.name == row) {
             return Err(ErrorKind::WrongFile {
                 what: format!("is a coreset: its column '{weight}' says how many rows each row represents"),
-                help: Some(format!(
-                    "to make it smaller, use `tithe merge {} --size …`; to use it as data, add --weight {weight} --exclude {row}",
-                    file.display()
-                )),
+                help: Some(Help::from([
+                    format!("make it smaller with `tithe merge {} --size …`", file.display()).into(),
+                    format!("use it as data with --weight {weight} --exclude {row}").into(),
+                ])),
                 path: file,
             }
             .into());
@@ -231,7 +231,7 @@ fn coefficients(path: &Path) -> Result<Vec<(String, f64)>> {
     let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
     let text = text.trim_start_matches('\u{feff}');
     let malformed = |what: String| -> Error {
-        let help = Some("write a JSON object, or one `coefficient,value` per line".to_string());
+        let help = Some("write a JSON object, or one `coefficient,value` per line".into());
         ErrorKind::Malformed { path: PathBuf::from(path), what, help }.into()
     };
     if text.trim_start().starts_with('{') {

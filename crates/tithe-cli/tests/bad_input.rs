@@ -8,7 +8,8 @@ use arrow_array::{ArrayRef, Date32Array, Float64Array, Int64Array, RecordBatch};
 use common::{CORE, Mixed, Scratch, SmallDisk, names_in, parquet_bytes};
 
 const LABEL: &str = "data.csv --label y";
-const REPAIR: &str = "  help: repair the data, leave the column out with --exclude, or leave the rows out with --missing drop\n";
+const REPAIR: &str =
+    "  help: repair the data, leave the column out with --exclude, or skip the rows with --missing drop\n";
 
 #[test]
 fn no_such_file() {
@@ -68,7 +69,7 @@ fn unknown_columns() {
 
 #[test]
 fn missing_label_flag() {
-    let message = "error: --label: required: name the column with the two classes (columns: x, y)\n";
+    let message = "error: --label is required: name the column with the two classes (columns: x, y)\n";
     Scratch::with_csv("x,y\n1,0\n").refuses("data.csv", 2, message);
 }
 
@@ -80,7 +81,7 @@ fn label_with_one_value() {
             1,
             &format!(
                 "error: column 'y': the label has only the value '{shown}'; a model needs both classes\n  \
-                 help: name another column with --label, or data with both classes\n"
+                 help: name another column with --label, or use data with both classes\n"
             ),
         );
     }
@@ -232,7 +233,7 @@ fn integers_too_large_for_a_float_in_parquet() {
 fn text_in_a_numeric_column() {
     let mut text = "x,y\n".to_string() + &"1,0\n2,1\n".repeat(10_000);
     text += "oops,1\n";
-    let help = "  help: repair the value, or read the whole column as text with --text x\n";
+    let help = "  help: repair the value, or read the column as text with --text x\n";
     let message = format!("error: 'data.csv', row 20001, column 'x': 'oops' is not a number\n{help}");
     let scratch = Scratch::with_csv(&text);
     for threads in [1, 2, 5] {
@@ -284,7 +285,7 @@ fn duplicate_keys() {
         "data.ndjson --label y",
         1,
         "error: 'data.ndjson', row 2: is not a JSON object ('x' has two values at line 1 column 12)\n  \
-         help: write one flat JSON object a line\n",
+         help: write one flat JSON object per line\n",
     );
 }
 
@@ -424,7 +425,7 @@ fn wrong_order_of_libsvm_indices() {
 #[test]
 fn part_files_that_disagree() {
     let scratch = Scratch::new();
-    let help = "  help: part files must have the same columns, in the same order, of the same kind\n";
+    let help = "  help: part files must have the same columns, in the same order and of the same kind\n";
     scratch.write("parts/1.csv", "a,y\n1,0\n2,1\n");
     for (second, what) in [
         ("a,y\nu,0\nv,1\n", "column 'a' holds numbers in the first and text in the second"),
@@ -451,40 +452,40 @@ fn the_same_input_twice() {
 fn wrong_settings() {
     let scratch = Scratch::with_csv("x,y\n1,0\n2,1\n");
     for (line, message) in [
-        ("--size 0", "--size: must be at least 1"),
-        ("--radius -1", "--radius: must be finite and not negative, but is -1"),
-        ("--radius auto:-2", "--radius: must be finite and not negative, but is -2"),
-        ("--radius inf", "--radius: must be finite and not negative, but is inf"),
-        ("--epsilon 0", "--epsilon: must lie between 0 and 1, but is 0"),
-        ("--epsilon 1", "--epsilon: must lie between 0 and 1, but is 1"),
-        ("--epsilon -0.1", "--epsilon: must lie between 0 and 1, but is -0.1"),
-        ("--epsilon nan", "--epsilon: must lie between 0 and 1, but is NaN"),
-        ("--epsilon 0.1 --delta 0", "--delta: must lie between 0 and 1, but is 0"),
-        ("--epsilon 0.1 --delta 2", "--delta: must lie between 0 and 1, but is 2"),
-        ("--epsilon 0.1 --constant 0", "--constant: must be positive, but is 0"),
-        ("--clusters 0", "--clusters: must be between 1 and 1000"),
-        ("--threads 0", "--threads: must be between 1 and 1024"),
-        ("--threads 1000000", "--threads: must be between 1 and 1024"),
-        ("--block-rows 0", "--block-rows: must be between 1 and 2^30"),
-        ("--features x,x", "--features: 'x' is named twice"),
-        ("--features y", "--features: 'y' is the label and cannot be a feature"),
-        ("--features x --exclude x", "--features: no column is left to use as a feature"),
-        ("--weight y", "--weight: 'y' is the label"),
+        ("--size 0", "--size must be at least 1"),
+        ("--radius -1", "--radius must be finite and not negative, but is -1"),
+        ("--radius auto:-2", "--radius must be finite and not negative, but is -2"),
+        ("--radius inf", "--radius must be finite and not negative, but is inf"),
+        ("--epsilon 0", "--epsilon must lie between 0 and 1, but is 0"),
+        ("--epsilon 1", "--epsilon must lie between 0 and 1, but is 1"),
+        ("--epsilon -0.1", "--epsilon must lie between 0 and 1, but is -0.1"),
+        ("--epsilon nan", "--epsilon must lie between 0 and 1, but is NaN"),
+        ("--epsilon 0.1 --delta 0", "--delta must lie between 0 and 1, but is 0"),
+        ("--epsilon 0.1 --delta 2", "--delta must lie between 0 and 1, but is 2"),
+        ("--epsilon 0.1 --constant 0", "--constant must be positive, but is 0"),
+        ("--clusters 0", "--clusters must be between 1 and 1000"),
+        ("--threads 0", "--threads must be between 1 and 1024"),
+        ("--threads 1000000", "--threads must be between 1 and 1024"),
+        ("--block-rows 0", "--block-rows must be between 1 and 2^30"),
+        ("--features x,x", "--features must not name 'x' twice"),
+        ("--features y", "--features must not name 'y', which is the label"),
+        ("--features x --exclude x", "--features must leave at least one column"),
+        ("--weight y", "--weight must not name the label 'y'"),
         (
             "--method uniform --epsilon 0.1",
-            "--epsilon: goes with --method sensitivity: a uniform choice gives no guarantee",
+            "--epsilon has no effect on a uniform choice of rows, which gives no guarantee\n  help: use --method sensitivity",
         ),
         (
             "--method uniform --radius 2",
-            "--radius: has no effect with this method; remove it, or use the method calibrated or sensitivity",
+            "--radius has no effect with this method\n  help: leave out --radius, use --method calibrated, or use --method sensitivity",
         ),
         (
             "--method uniform --clusters 6",
-            "--clusters: has no effect with this method; remove it, or use the method calibrated or sensitivity",
+            "--clusters has no effect with this method\n  help: leave out --clusters, use --method calibrated, or use --method sensitivity",
         ),
         (
             "--method sensitivity --prior-scale 1",
-            "--prior-scale: has no effect with this method; remove it, or use the method calibrated",
+            "--prior-scale has no effect with this method\n  help: leave out --prior-scale, or use --method calibrated",
         ),
     ] {
         scratch.refuses(&format!("{LABEL} {line}"), 2, &format!("error: {message}\n"));
@@ -516,7 +517,7 @@ fn invalid_flag_values() {
         ("--size -5", "invalid value '-5' for '--size <M>': invalid digit found in string"),
         ("--size 10 --epsilon 0.1", "the argument '--size <M>' cannot be used with '--epsilon <EPSILON>'"),
         ("--delta 0.1", "the following required arguments were not provided:\n  --epsilon <EPSILON>"),
-        ("--format excel", "invalid value 'excel' for '--format <FORMAT>': --format: 'excel' is none of"),
+        ("--format excel", "invalid value 'excel' for '--format <FORMAT>': format must be one of"),
     ] {
         let outcome = scratch.run(&format!("build {LABEL} {line} -o {CORE}"));
         assert_eq!(outcome.code, Some(2), "{line}: {outcome:?}");
@@ -549,7 +550,7 @@ fn a_column_named_intercept() {
         LABEL,
         1,
         "error: column 'intercept': two coefficients would have this name\n  \
-         help: rename the column, leave it out with --exclude, or use --no-intercept\n",
+         help: rename the column, leave the column out with --exclude, or use --no-intercept\n",
     );
     assert_eq!(scratch.build(&format!("{LABEL} --no-intercept"))["dimension"], 2);
 }
@@ -601,7 +602,7 @@ fn a_coreset_as_data_needs_its_weights() {
     assert_eq!(scratch.run(&format!("build {LABEL} -o {CORE}")).code, Some(0));
     let refused = format!(
         "error: '{CORE}' is a coreset: its column 'weight' says how many rows each row represents\n  \
-         help: to make it smaller, use `tithe merge {CORE} --size …`; to use it as data, add --weight weight --exclude row\n"
+         help: make it smaller with `tithe merge {CORE} --size …`, or use it as data with --weight weight --exclude row\n"
     );
     for flags in ["", "--weight weight", "--exclude row"] {
         let again = scratch.run(&format!("build {CORE} --label y {flags} -o again.parquet"));
@@ -624,7 +625,7 @@ fn only_constant_text_and_no_intercept() {
     Scratch::with_csv("a,y\nu,0\nu,1\n").refuses(
         &format!("{LABEL} --no-intercept"),
         2,
-        "error: --no-intercept: no coefficient is left: there is no intercept, and every feature is constant\n",
+        "error: --no-intercept leaves no coefficient, because every feature is constant\n",
     );
 }
 
@@ -636,7 +637,7 @@ fn too_many_levels() {
         LABEL,
         1,
         "error: column 'id': has more than 100 levels\n  \
-         help: leave it out with --exclude id, group its levels, or allow more with --max-levels\n",
+         help: leave the column out with --exclude id, group its levels, or allow more with --max-levels\n",
     );
     assert_eq!(scratch.build(&format!("{LABEL} --max-levels 101"))["dimension"], 101);
     assert_eq!(Scratch::with_csv(format!("id,y\n{}", rows(100))).build(LABEL)["dimension"], 100);
@@ -664,7 +665,7 @@ fn dates_are_rejected_with_a_remedy() {
     scratch.refuses(
         "a.parquet --label y",
         1,
-        "error: column 'day': values of type Date32 cannot be used\n  help: leave it out with --exclude day\n",
+        "error: column 'day': values of type Date32 cannot be used\n  help: leave the column out with --exclude day\n",
     );
     assert_eq!(scratch.build("a.parquet --label y --exclude day")["dimension"], 2);
 }
@@ -693,13 +694,13 @@ fn invalid_ball_centres() {
         (
             r#"{"agee": 1}"#,
             2,
-            "error: --theta-star: there is no coefficient 'agee'; there are intercept, age, city=u\n"
+            "error: --theta-star names a coefficient 'agee' that does not exist; the coefficients are intercept, age, city=u\n"
                 .to_string(),
         ),
         (r#"{"age": "x"}"#, 1, format!("error: 'star': the value of 'age' is not a number\n{help}")),
         ("age 1\n", 1, format!("error: 'star': line 1 is not `coefficient,value`\n{help}")),
         ("coefficient,value\nage,x\n", 1, format!("error: 'star': line 2: 'x' is not a number\n{help}")),
-        ("age,inf\n", 2, "error: --theta-star: the value of 'age' is inf\n".to_string()),
+        ("age,inf\n", 2, "error: --theta-star has the value inf for 'age'\n".to_string()),
         ("", 1, format!("error: 'star': is empty\n{help}")),
         ("age,1\nage,2\n", 1, format!("error: 'star': 'age' occurs twice\n{help}")),
     ] {

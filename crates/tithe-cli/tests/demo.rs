@@ -48,7 +48,7 @@ fn the_same_seed_gives_the_same_file() {
 fn invalid_recipes_are_rejected() {
     let scratch = Scratch::new();
     for (line, code, message) in [
-        ("generate mixture --rows 0 -o a.csv", 2, "error: --rows: must be at least 1\n"),
+        ("generate mixture --rows 0 -o a.csv", 2, "error: --rows must be at least 1\n"),
         (
             "generate mixture --rows 5 -o a.xlsx",
             1,

@@ -143,7 +143,7 @@ fn incompatible_coresets_are_rejected_with_the_reason() {
     let refuses = |other: &str, what: &str| {
         let outcome = scratch.run(&format!("merge a.parquet {other}.parquet -o never.parquet"));
         assert_eq!(outcome.code, Some(1), "{outcome:?}");
-        let message = format!("error: 'a.parquet' and '{other}.parquet' do not go together: {what}\n");
+        let message = format!("error: 'a.parquet' and '{other}.parquet' have different encodings: {what}\n");
         assert!(outcome.err.starts_with(&message), "{}", outcome.err);
         assert!(!scratch.path("never.parquet").exists());
     };
@@ -159,7 +159,7 @@ fn incompatible_coresets_are_rejected_with_the_reason() {
     other.city[700] = "Chur";
     shard(&scratch, &other, "chur", 500..1_000, "--size 50");
     let message = scratch.run("merge a.parquet chur.parquet -o never.parquet").err;
-    assert!(message.contains("do not go together") && message.contains("column 'city'"), "{message}");
+    assert!(message.contains("have different encodings") && message.contains("column 'city'"), "{message}");
     // The remedy in the message works.
     shard(&scratch, &table, "again", 500..1_000, "--size 50 --encoding a.parquet");
     // Flags that agree with the encoding are accepted.

@@ -103,7 +103,7 @@ fn rows_that_cannot_be_predicted_are_located() {
         (
             "post.parquet unseen.csv -o out.csv",
             1,
-            "error: 'unseen.csv', row 2, column 'city': the level 'Chur' was not there when the model was fitted\n  help: take it for the reference level with --unseen reference\n",
+            "error: 'unseen.csv', row 2, column 'city': the level 'Chur' was not there when the model was fitted\n  help: treat it as the reference level with --unseen reference\n",
         ),
         (
             "post.parquet missing.csv -o out.csv",
@@ -123,7 +123,7 @@ fn rows_that_cannot_be_predicted_are_located() {
         (
             "core.parquet unseen.csv -o out.csv",
             1,
-            "error: 'core.parquet' is a coreset, not a posterior\n  help: `tithe fit` makes posteriors\n",
+            "error: 'core.parquet' is a coreset, not a posterior\n  help: make a posterior with `tithe fit`\n",
         ),
         (
             "post.parquet unseen.csv -o out.txt",
@@ -133,7 +133,7 @@ fn rows_that_cannot_be_predicted_are_located() {
         (
             "post.parquet unseen.csv -o out.csv --interval 1",
             2,
-            "error: --interval: must lie between 0 and 1, but is 1\n",
+            "error: --interval must lie between 0 and 1, but is 1\n",
         ),
     ] {
         let outcome = scratch.run(&format!("predict {line}"));
@@ -219,7 +219,7 @@ fn exports_contain_the_weighted_rows_and_the_priors() {
     assert_eq!(outcome.code, Some(1));
     assert_eq!(
         outcome.err,
-        "error: 'data.csv' is no file of tithe's\n  help: `tithe build` makes coresets, `tithe fit` posteriors\n"
+        "error: 'data.csv' is no file of tithe's\n  help: make a coreset with `tithe build`, or make a posterior with `tithe fit`\n"
     );
 }
 

@@ -229,7 +229,7 @@ fn a_state_of_a_newer_version_is_rejected() {
     feed(&scratch, FEED, &text);
     let manifest = String::from_utf8(scratch.read("state/manifest.json")).expect("text");
     scratch.write("state/manifest.json", manifest.replace("\"version\":2", "\"version\":3"));
-    let message = "'state/manifest.json' is of format version 3; this program knows versions up to 2";
+    let message = "'state/manifest.json' has format version 3; this program reads versions up to 2";
     refuses(&scratch, FEED, &text, 1, message);
     refuses(&scratch, "stream --state state --repair", "", 1, message);
 }
@@ -243,7 +243,7 @@ fn different_settings_are_rejected_with_the_difference() {
     let message = "the state in 'state' was made with other settings: seed is 0 in the state and 9 now; size is 100 rows in the state and 200 rows now";
     refuses(&scratch, &other, &text, 1, message);
     let other = FEED.replace("--label y", "--label city");
-    refuses(&scratch, &other, &text, 2, "--label: 'city' differs from the stream's label 'y'");
+    refuses(&scratch, &other, &text, 2, "--label 'city' differs from the stream's label 'y'");
     scratch.write("full/notes.txt", "mine");
     refuses(
         &scratch,

@@ -158,8 +158,11 @@ fn a_target_kl_determines_the_size() {
     assert_eq!(scratch.read(CORE), b"what was here before");
     for (line, message) in [
         ("--kl 0.1 --size 10", "cannot be used with"),
-        ("--kl -1", "--kl: must be positive"),
-        ("--kl 0.1 --method uniform", "--kl: goes with --method calibrated"),
+        ("--kl -1", "--kl must be positive"),
+        (
+            "--kl 0.1 --method uniform",
+            "--kl needs a certificate, which only a calibrated coreset has\n  help: use --method calibrated",
+        ),
     ] {
         let refused = scratch.run(&format!("build data.csv --label y {line} -o {CORE}"));
         assert_eq!(refused.code, Some(2), "{line}");

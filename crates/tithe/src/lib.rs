@@ -108,7 +108,7 @@ mod stream;
 pub mod stream;
 
 pub use api::Data;
-pub use base::error::{Error, ErrorKind, Result};
+pub use base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 pub use base::progress::{Event, Observer, Silent};
 pub use base::rng::Seed;
 pub use coreset::calibration::certificate::{Certificate, Deficiency, Verdict};

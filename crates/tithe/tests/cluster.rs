@@ -273,7 +273,7 @@ fn data_that_changes_between_passes_is_refused() {
         let here = Here { changes: Some((from, change)), ..Here::new(split(&all, &[2500, 2500])) };
         let error = built_here(&here, &all, 1000, method).expect_err("other rows");
         assert!(matches!(error.kind(), ErrorKind::Changed { .. }), "{error}");
-        assert!(error.help().is_some_and(|help| help.contains("persist")));
+        assert!(error.help().is_some_and(|help| help.to_string().contains("persist")));
         error.to_string()
     };
     let lost = changed(Method::Calibrated, 2, Change::LosesARow);

@@ -349,12 +349,16 @@ fn settings_that_make_no_sense_are_refused() {
             .expect_err("it makes no sense")
             .to_string()
     };
-    assert_eq!(run(Settings { draws: 0, ..Settings::default() }), "--draws: must be at least 1");
-    assert_eq!(run(Settings { chains: 0, ..Settings::default() }), "--chains: must be at least 1");
+    assert_eq!(run(Settings { draws: 0, ..Settings::default() }), "draws must be at least 1");
+    assert_eq!(run(Settings { chains: 0, ..Settings::default() }), "chains must be at least 1");
     assert!(Posterior::new(&points, &Priors::same(Prior::Flat, 2)).is_err());
     assert!(Posterior::new(&points, &Priors::same(Prior::Normal { scale: -1.0 }, 1)).is_err());
     assert!(
-        "hmc".parse::<Sampler>().expect_err("no such sampler").to_string().contains("there are nuts, mala")
+        "hmc"
+            .parse::<Sampler>()
+            .expect_err("no such sampler")
+            .to_string()
+            .contains("must be one of nuts, mala")
     );
 }
 
@@ -443,7 +447,7 @@ fn trouble_is_found_and_named() {
     assert!(
         found(&short)
             .iter()
-            .any(|(what, text)| *what == Trouble::FewEffectiveDraws && text.contains("--draws"))
+            .any(|(what, text)| *what == Trouble::FewEffectiveDraws && text.contains("use draws="))
     );
 
     let mut apart = good.clone();
@@ -458,7 +462,7 @@ fn trouble_is_found_and_named() {
 
     let single = draw(&points, &priors, Sampler::Nuts, &Settings { chains: 1, ..Settings::default() });
     assert!(
-        found(&single).iter().any(|(what, text)| *what == Trouble::OneChain && text.contains("--chains 4"))
+        found(&single).iter().any(|(what, text)| *what == Trouble::OneChain && text.contains("use chains=4"))
     );
 
     let mut diverged = good.clone();

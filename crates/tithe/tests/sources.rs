@@ -19,7 +19,7 @@ use parquet::file::metadata::{
 use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
 use tempfile::TempDir;
-use tithe::base::error::{Error, ErrorKind, Result};
+use tithe::base::error::{Error, ErrorKind, Remedy, Result};
 use tithe::data::block::{Column, INEXACT, Kind, MISSING};
 use tithe::data::source::memory::{Batches, Columns};
 use tithe::data::source::{Format, Input, OpenOptions, Source, open, open_inputs};
@@ -637,7 +637,7 @@ fn types_that_cannot_be_used_are_refused_only_when_used() {
     let source = open_bytes(&parquet_bytes(&table(3), 10), &OpenOptions::default()).unwrap();
     let error = source.scan(&[0, 10]).err().unwrap();
     assert_eq!(error.to_string(), "column 'day': values of type Date32 cannot be used");
-    assert_eq!(error.help().as_deref(), Some("leave it out with --exclude day"));
+    assert_eq!(error.help(), Some(Remedy::ExcludeColumn(Some("day".to_string())).into()));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! with data that is hard to fit.
 
 use rand_distr::{Distribution, StandardNormal};
-use tithe::base::error::ErrorKind;
+use tithe::base::error::{ErrorKind, Remedy};
 use tithe::base::progress::Silent;
 use tithe::base::rng::{Purpose, Seed, open_unit};
 use tithe::coreset::build::{BuildSettings, build_on};
@@ -147,7 +147,7 @@ fn other_data_is_refused_and_the_same_in_another_order_is_not() {
     let engine = engine_of(other);
     let refused = verify(&engine, &fit, &VerifySettings::default()).expect_err("other data");
     assert!(matches!(refused.kind(), ErrorKind::OtherData { .. }), "{refused}");
-    assert!(refused.help().is_some_and(|help| help.contains("--force")));
+    assert!(refused.help().is_some_and(|help| help.remedies().contains(&Remedy::Force)));
     let forced = VerifySettings { force: true, ..VerifySettings::default() };
     assert!(!verify(&engine, &fit, &forced).expect("forced").same_data);
     let refused = certify(&engine, &coreset, &CertifySettings::default()).expect_err("other data");

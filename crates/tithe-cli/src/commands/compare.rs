@@ -67,7 +67,7 @@ impl Picture {
             _ => Err(ErrorKind::WrongFile {
                 path: path.to_path_buf(),
                 what: "has no extension of an image format".to_string(),
-                help: Some("use a file name that ends in .svg or .png".to_string()),
+                help: Some("use a file name that ends in .svg or .png".into()),
             }
             .into()),
         }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use tithe::base::error::{Error, Result};
+use tithe::base::error::{Error, Result, Setting};
 use tithe::base::rng::Seed;
 use tithe::coreset::build::{BuildSettings, build_on};
 use tithe::coreset::selection::Size;
@@ -25,7 +25,7 @@ const SIZE: usize = 1000;
 /// Runs the comparison on two data sets.
 pub fn run(args: &DemoArgs) -> Result<()> {
     if args.rows < 2 * SIZE {
-        return Err(Error::setting("--rows", format!("must be at least {}", 2 * SIZE)));
+        return Err(Error::setting(Setting::Rows, format!("must be at least {}", 2 * SIZE)));
     }
     let mut records = Vec::new();
     if !args.show.json {

@@ -24,7 +24,7 @@ pub fn run(args: &ExportArgs) -> Result<()> {
     };
     if args.output == Path::new("-") {
         let what = "means standard output, but this command writes several files".to_string();
-        let help = Some("name a directory with -o (use ./- for a directory named '-')".to_string());
+        let help = Some("name a directory with -o (use ./- for a directory named '-')".into());
         return Err(ErrorKind::WrongFile { path: args.output.clone(), what, help }.into());
     }
     let files = export(&coreset, &priors, tool)?;

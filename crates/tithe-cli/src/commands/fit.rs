@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use tithe::base::error::{Error, ErrorKind, Result};
+use tithe::base::error::{Error, ErrorKind, Remedy, Result, Setting};
 use tithe::coreset::file::read_coreset;
 use tithe::data::sink::{Output, find_story};
 use tithe::data::table::Table;
@@ -22,6 +22,7 @@ use crate::commands::{
 };
 use crate::plan;
 use crate::show::{self, Watcher, counted, number, represented};
+use crate::words::CommandLine;
 
 /// Seconds taken by this fit, and by a fit of all rows (estimated if a coreset was fitted; `None` if the coreset is exact
 /// or there is no estimate for the sampler).
@@ -78,7 +79,7 @@ pub fn run(args: &FitArgs) -> Result<()> {
     let warnings: Vec<String> = too_small
         .map(str::to_string)
         .into_iter()
-        .chain(fit.findings.iter().map(ToString::to_string))
+        .chain(fit.findings.iter().map(|finding| finding.message(&CommandLine)))
         .collect();
     for warning in &warnings {
         show::message(&format!("warning: {warning}"));
@@ -105,7 +106,7 @@ fn coreset_file(args: &FitArgs) -> Result<Option<PathBuf>> {
             Some(name) => Err(ErrorKind::WrongFile {
                 path: PathBuf::from(name),
                 what: "is a coreset, but several files are given".to_string(),
-                help: Some("merge coresets first: `tithe merge A B … -o all.parquet`".to_string()),
+                help: Some("merge coresets first: `tithe merge A B … -o all.parquet`".into()),
             }
             .into()),
             None => Ok(None),
@@ -121,9 +122,9 @@ fn coreset_file(args: &FitArgs) -> Result<Option<PathBuf>> {
 
 /// Rejects flags that choose columns: those of a coreset are fixed.
 fn refuse_column_flags(args: &FitArgs) -> Result<()> {
-    match args.columns.encoding_flags().first() {
-        Some(flag) => Err(Error::setting(
-            *flag,
+    match args.columns.encoding_settings().first() {
+        Some(setting) => Err(Error::setting(
+            *setting,
             "cannot be used with a coreset, whose columns were chosen by `tithe build`",
         )),
         None => Ok(()),
@@ -139,14 +140,14 @@ fn fit_all(args: &FitArgs, settings: &tithe::results::fit::FitSettings, watcher:
     if columns.label.is_none() && !source.is_sparse() {
         let names: Vec<&str> = source.fields().iter().take(20).map(|field| field.name.as_str()).collect();
         let what = format!(
-            "{}; to fit the data itself, name the column with the two classes (columns: {})",
+            "is required, because {}: name the column with the two classes (columns: {})",
             match &args.data.data.join(", ")[..] {
                 "-" => "a coreset cannot be read from standard input".to_string(),
                 names => format!("{names} is not a coreset"),
             },
             names.join(", ")
         );
-        return Err(Error::setting("--label", what));
+        return Err(Error::setting(Setting::Label, what));
     }
     let roles = columns.roles(&*source)?;
     let mut engine = plan::engine(&args.engine, missing);
@@ -164,9 +165,8 @@ fn outputs(args: &FitArgs) -> Result<Vec<Output>> {
     let Some(path) = &args.output else {
         return match args.posterior_format {
             PosteriorFormat::Parquet => Ok(Vec::new()),
-            PosteriorFormat::StanCsv => {
-                Err(Error::setting("--format", "stan-csv needs an output file; name it with -o"))
-            }
+            PosteriorFormat::StanCsv => Err(Error::setting(Setting::Format, "stan-csv needs an output file")
+                .with_help(Remedy::using("name it", Setting::Output))),
         };
     };
     match args.posterior_format {

@@ -1,7 +1,7 @@
 //! `tithe generate`: writes the paper's synthetic data, which has known coefficients.
 
 use serde_json::json;
-use tithe::base::error::{Error, Result};
+use tithe::base::error::{Error, Result, Setting};
 use tithe::base::rng::Seed;
 use tithe::data::generate::write_generated;
 use tithe::data::sink::RowFormat;
@@ -13,7 +13,7 @@ use crate::show::{self, Watcher, counted};
 /// Generates the data and writes it.
 pub fn run(args: &GenerateArgs) -> Result<()> {
     if args.rows == 0 {
-        return Err(Error::setting("--rows", "must be at least 1"));
+        return Err(Error::setting(Setting::Rows, "must be at least 1"));
     }
     let format = RowFormat::of(&args.output, &[RowFormat::Parquet, RowFormat::Csv, RowFormat::Libsvm])?;
     let output = create_output(&args.output)?;

@@ -14,6 +14,7 @@ use tithe::results::fit::{Basis, Fit};
 use crate::args::InspectArgs;
 use crate::commands::{certificate, rows_fitted};
 use crate::show::{self, count, counted, number, represented};
+use crate::words::CommandLine;
 
 /// Prints a description of a file.
 pub fn run(args: &InspectArgs) -> Result<()> {
@@ -23,7 +24,7 @@ pub fn run(args: &InspectArgs) -> Result<()> {
         let help = format!(
             "write a coreset with `tithe stream --state {state} --snapshot -o FILE` and inspect that"
         );
-        return Err(ErrorKind::WrongFile { path, what, help: Some(help) }.into());
+        return Err(ErrorKind::WrongFile { path, what, help: Some(help.into()) }.into());
     }
     match find_story(&args.file)? {
         Some(story) if story.kind == "posterior" => {
@@ -146,7 +147,7 @@ fn describe_posterior(args: &InspectArgs, fit: &Fit) -> String {
         line("", format!("{}: mean {}, sd {}, prior {prior}", c.name, number(c.mean), number(c.sd)));
     }
     for finding in &fit.findings {
-        line("warning", finding.to_string());
+        line("warning", finding.message(&CommandLine));
     }
     let certificate = match &fit.basis {
         Basis::Coreset { provenance, .. } => {

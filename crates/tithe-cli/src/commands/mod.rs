@@ -48,7 +48,7 @@ fn create_parquet(path: &Path) -> Result<Output> {
     let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
     if ending.is_some_and(|ending| OTHER_FORMATS.contains(&&*ending)) {
         let what = "has the extension of another format, but the output is Parquet".to_string();
-        let help = Some("use a file name that ends in .parquet".to_string());
+        let help = Some("use a file name that ends in .parquet".into());
         return Err(ErrorKind::WrongFile { path: path.to_path_buf(), what, help }.into());
     }
     create_output(path)

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tithe::base::error::{Error, ErrorKind, Result};
+use tithe::base::error::{Error, ErrorKind, Result, Setting};
 use tithe_paper::data::Library;
 use tithe_paper::profile::Profile;
 use tithe_paper::runner::{Context, Watch};
@@ -27,7 +27,7 @@ pub fn run(args: &PaperArgs) -> Result<()> {
     let deadline = args.stop_after.map(minutes).transpose()?;
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     if threads == 0 {
-        return Err(Error::setting("--threads", "must be at least 1"));
+        return Err(Error::setting(Setting::Threads, "must be at least 1"));
     }
     let watcher = CellWatcher {
         quiet: args.show.quiet || !std::io::stderr().is_terminal(),
@@ -35,7 +35,7 @@ pub fn run(args: &PaperArgs) -> Result<()> {
     };
     if let Some(folder) = args.data.as_deref().filter(|folder| !folder.is_dir()) {
         let what = "is not a directory".to_string();
-        let help = Some("name the directory with the data sets, or omit --data".to_string());
+        let help = Some("name the directory with the data sets, or omit --data".into());
         return Err(ErrorKind::WrongFile { path: folder.to_path_buf(), what, help }.into());
     }
     let context = Context {
@@ -56,7 +56,7 @@ pub fn run(args: &PaperArgs) -> Result<()> {
     if report.figures.is_empty() && report.missing == 0 {
         let what =
             "no figure could be drawn, because the data sets for these experiments are missing".to_string();
-        let help = Some("use --data to name the directory with the data sets".to_string());
+        let help = Some("use --data to name the directory with the data sets".into());
         return Err(ErrorKind::Numerical { what, help }.into());
     }
     let page = args.output.join("results.md");
@@ -87,7 +87,7 @@ pub fn run(args: &PaperArgs) -> Result<()> {
         0 => Ok(()),
         failures => Err(ErrorKind::Numerical {
             what: format!("{} failed, as reported above", counted(failures as u64, "cell")),
-            help: Some("the page shows the other cells; run the same command again to retry".to_string()),
+            help: Some("the page shows the other cells; run the same command again to retry".into()),
         }
         .into()),
     }
@@ -97,7 +97,9 @@ fn minutes(minutes: f64) -> Result<Instant> {
     Duration::try_from_secs_f64(60.0 * minutes)
         .ok()
         .and_then(|time| Instant::now().checked_add(time))
-        .ok_or_else(|| Error::setting("--stop-after", format!("{minutes} is not a valid number of minutes")))
+        .ok_or_else(|| {
+            Error::setting(Setting::StopAfter, format!("must be a number of minutes, but is {minutes}"))
+        })
 }
 
 fn figure(arg: &FigureArg) -> Figure {

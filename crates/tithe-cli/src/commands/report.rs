@@ -14,6 +14,7 @@ use crate::args::ReportArgs;
 use crate::commands::{certificate, create_output, rows_fitted};
 use crate::plan;
 use crate::show::{self, count, counted, number, represented};
+use crate::words::CommandLine;
 
 /// Maximum number of coefficients whose draws are plotted, to limit the length of the page.
 const MAX_PLOTTED: usize = 12;
@@ -31,7 +32,7 @@ pub fn run(args: &ReportArgs) -> Result<()> {
         && let Some(story) = find_story(&args.output)?
     {
         let what = format!("is a {}, which the report would overwrite", story.kind);
-        let help = Some("use a file name that ends in .html".to_string());
+        let help = Some("use a file name that ends in .html".into());
         return Err(ErrorKind::WrongFile { path: args.output.clone(), what, help }.into());
     }
     create_output(&args.output)?.write(page(&fit).as_bytes())?;
@@ -88,7 +89,8 @@ fn overview(fit: &Fit) -> String {
             Basis::Data { rows, rows_dropped, .. } => rows_fitted(*rows, *rows_dropped),
         }
     );
-    let mut warnings: Vec<String> = fit.findings.iter().map(ToString::to_string).collect();
+    let mut warnings: Vec<String> =
+        fit.findings.iter().map(|finding| finding.message(&CommandLine)).collect();
     if let Basis::Coreset { provenance, .. } = &fit.basis {
         warnings.extend(certificate::too_small(provenance).map(str::to_string));
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
-use tithe::base::error::{Error, ErrorKind, Result};
+use tithe::base::error::{Error, ErrorKind, Result, Setting};
 use tithe::base::progress::{Event, Observer, Silent};
 use tithe::coreset::Coreset;
 use tithe::coreset::file::write_coreset;
@@ -200,7 +200,7 @@ impl Feeder<'_> {
             Some(known) => match &self.columns.label {
                 Some(label) if *label != known.label => {
                     let what = format!("'{label}' differs from the stream's label '{}'", known.label);
-                    return Err(Error::setting("--label", what));
+                    return Err(Error::setting(Setting::Label, what));
                 }
                 _ => Roles {
                     label: known.label,

@@ -26,7 +26,7 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
             return Err(ErrorKind::WrongFile {
                 path: args.coreset.clone().unwrap_or_default(),
                 what: "is not a coreset of the rows that the posterior was fitted to".to_string(),
-                help: Some("name the coreset that the posterior was fitted to".to_string()),
+                help: Some("name the coreset that the posterior was fitted to".into()),
             }
             .into());
         }

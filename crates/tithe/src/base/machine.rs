@@ -1,6 +1,6 @@
-//! What the machine has.
+//! Properties of the machine.
 
-/// The machine's memory, or the container's limit where that is less.
+/// The memory of the machine in bytes, or the limit of the container if that is less.
 pub fn physical_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;

@@ -1,47 +1,47 @@
-//! Progress as events to an observer; the command line and Python draw them, the library never prints.
+//! Progress of long computations, as events sent to an observer. The library itself prints nothing.
 
-/// What happens during long work.
+/// A step of a long computation.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Event {
-    /// A pass over the data begins.
+    /// A pass over the data starts.
     PassStarted {
-        /// What the pass is for, in a few words.
+        /// The purpose of the pass, in a few words.
         name: &'static str,
-        /// How many rows it will see, where that is known.
+        /// The number of rows it will read, if that is known.
         rows: Option<u64>,
     },
-    /// Rows done since the last such event of this pass.
+    /// Rows processed since the last such event of this pass.
     RowsDone(u64),
-    /// The pass is over.
+    /// The pass has finished.
     PassFinished,
-    /// Markov chains begin.
+    /// Markov chains start.
     ChainsStarted {
-        /// How many chains.
+        /// The number of chains.
         chains: usize,
-        /// Iterations of all chains together, warm-up included.
+        /// The iterations of all chains together, including warm-up.
         iterations: u64,
     },
-    /// Iterations done since the last such event, of whichever chain.
+    /// Iterations completed since the last such event, in any chain.
     IterationsDone(u64),
-    /// The chains are over.
+    /// The chains have finished.
     ChainsFinished,
-    /// Something the user should know, though the work goes on.
+    /// A warning for the user; the computation continues.
     Warning(String),
 }
 
-/// Somebody who watches long work and may stop it. Called from several threads.
+/// Receives the events of a computation, from several threads, and can stop it.
 pub trait Observer: Sync {
-    /// Something happened.
+    /// Receives an event.
     fn event(&self, event: Event);
 
-    /// True once the work should stop; looked at once a block.
+    /// Whether the computation should stop; checked once per block.
     fn cancelled(&self) -> bool {
         false
     }
 }
 
-/// An observer that looks away.
+/// An observer that ignores all events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

@@ -1,6 +1,6 @@
 //! The certificate of a coreset of any method: the full data's mode by Newton passes, then the two posteriors compared.
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, Setting};
 use crate::coreset::Coreset;
 use crate::coreset::calibration::certificate::{Certificate, approximation};
 use crate::encoding::full_data::{Identity, identity_as};
@@ -40,7 +40,7 @@ pub struct Certified {
 pub fn certify(engine: &impl Engine, coreset: &Coreset, settings: &CertifySettings) -> Result<Certified> {
     if !(settings.prior_scale > 0.0 && settings.prior_scale.is_finite()) {
         let what = format!("must be positive, but is {}", settings.prior_scale);
-        return Err(Error::setting("--prior-scale", what));
+        return Err(Error::setting(Setting::PriorScale, what));
     }
     let identity = identity_as(engine, &coreset.encoding)?;
     let facts = &coreset.provenance;

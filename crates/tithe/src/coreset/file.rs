@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float64Array, RecordBatch, UInt64Array};
 use serde::{Deserialize, Serialize};
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Operation, Remedy, Result};
 use crate::coreset::{Coreset, Provenance};
 use crate::data::block::{Block, Column, RowSet, Segment};
 use crate::data::sink::Output;
@@ -93,7 +93,7 @@ pub fn read_coreset_from(input: &Input) -> Result<Coreset> {
     let story = read_story(input)?;
     if story.kind != CORESET {
         let what = format!("is a {}, not a coreset", story.kind);
-        return Err(wrong_file(path, &what, "`tithe build` makes coresets"));
+        return Err(wrong_file(path, &what, Remedy::run("make a coreset", Operation::Build)));
     }
     let metadata: CoresetMetadata = serde_json::from_value(story.json)
         .map_err(|error| wrong_file(path, &format!("has damaged metadata: {error}"), "build it again"))?;

@@ -3,7 +3,7 @@
 use arrow_schema::DataType;
 use rand::Rng as _;
 
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Result, Setting};
 use crate::base::progress::{Event, Observer};
 use crate::base::rng::{Purpose, Seed, mix64};
 use crate::coreset::build::{BuildSettings, Built, build_task};
@@ -75,7 +75,7 @@ pub(crate) fn union(parts: Vec<Coreset>) -> Result<Coreset> {
         return Err(ErrorKind::NoRows { what: "there are no coresets to join".to_string() }.into());
     };
     if parts.len() == 1 {
-        return parts.into_iter().next().ok_or_else(|| Error::setting("parts", "there are none"));
+        return parts.into_iter().next().ok_or_else(|| Error::setting(Setting::Parts, "must not be empty"));
     }
     let mut fields = first.fields.clone();
     for part in &parts {

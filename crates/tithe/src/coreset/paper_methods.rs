@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Remedy, Result, Setting};
 use crate::coreset::selection::{Selecting, Shares, Size, guaranteed_size};
 use crate::coreset::steps::{Build, Selected, no_rows};
 use crate::coreset::{SensitivityFacts, points};
@@ -54,8 +54,10 @@ pub(crate) fn select_uniformly(build: &mut Build<'_, impl Engine>) -> Result<Sel
         Size::Rows(rows) => rows,
         Size::Kl { .. } => return Err(only_calibrated()),
         Size::Guarantee { .. } => {
-            let what = "goes with --method sensitivity: a uniform choice gives no guarantee";
-            return Err(Error::setting("--epsilon", what));
+            let what = "has no effect on a uniform choice of rows, which gives no guarantee";
+            return Err(
+                Error::setting(Setting::Epsilon, what).with_help(Remedy::set(Setting::Method, "sensitivity"))
+            );
         }
     };
     let draws = rows as u64;
@@ -102,5 +104,6 @@ fn weighted(
 }
 
 fn only_calibrated() -> Error {
-    Error::setting("--kl", "goes with --method calibrated, which has a certificate")
+    Error::setting(Setting::Kl, "needs a certificate, which only a calibrated coreset has")
+        .with_help(Remedy::set(Setting::Method, "calibrated"))
 }

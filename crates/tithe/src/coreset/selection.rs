@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, Setting};
 use crate::base::rng::{Purpose, Seed};
 use crate::coreset::sensitivity::{Bound, Distances};
 use crate::data::block::{Block, RowSet};
@@ -43,18 +43,18 @@ impl Size {
     /// Checks the ranges of the numbers.
     pub fn check(self) -> Result<Size> {
         match self {
-            Size::Rows(0) => Err(Error::setting("--size", "must be at least 1")),
+            Size::Rows(0) => Err(Error::setting(Setting::Size, "must be at least 1")),
             Size::Guarantee { epsilon, .. } if !(epsilon > 0.0 && epsilon < 1.0) => {
-                Err(Error::setting("--epsilon", format!("must lie between 0 and 1, but is {epsilon}")))
+                Err(Error::setting(Setting::Epsilon, format!("must lie between 0 and 1, but is {epsilon}")))
             }
             Size::Guarantee { delta, .. } if !(delta > 0.0 && delta < 1.0) => {
-                Err(Error::setting("--delta", format!("must lie between 0 and 1, but is {delta}")))
+                Err(Error::setting(Setting::Delta, format!("must lie between 0 and 1, but is {delta}")))
             }
             Size::Guarantee { constant, .. } if !(constant > 0.0 && constant.is_finite()) => {
-                Err(Error::setting("--constant", format!("must be positive, but is {constant}")))
+                Err(Error::setting(Setting::Constant, format!("must be positive, but is {constant}")))
             }
             Size::Kl { target } if !(target > 0.0 && target.is_finite()) => {
-                Err(Error::setting("--kl", format!("must be positive, but is {target}")))
+                Err(Error::setting(Setting::Kl, format!("must be positive, but is {target}")))
             }
             size => Ok(size),
         }
@@ -172,13 +172,13 @@ mod tests {
     fn each_bad_size_has_its_own_error() {
         let guarantee = |epsilon, delta, constant| Size::Guarantee { epsilon, delta, constant };
         for (size, setting) in [
-            (Size::Rows(0), "--size"),
-            (guarantee(0.0, 0.1, 4.0), "--epsilon"),
-            (guarantee(1.5, 0.1, 4.0), "--epsilon"),
-            (guarantee(f64::NAN, 0.1, 4.0), "--epsilon"),
-            (guarantee(0.1, 0.0, 4.0), "--delta"),
-            (guarantee(0.1, 1.0, 4.0), "--delta"),
-            (guarantee(0.1, 0.1, -1.0), "--constant"),
+            (Size::Rows(0), "size"),
+            (guarantee(0.0, 0.1, 4.0), "epsilon"),
+            (guarantee(1.5, 0.1, 4.0), "epsilon"),
+            (guarantee(f64::NAN, 0.1, 4.0), "epsilon"),
+            (guarantee(0.1, 0.0, 4.0), "delta"),
+            (guarantee(0.1, 1.0, 4.0), "delta"),
+            (guarantee(0.1, 0.1, -1.0), "constant"),
         ] {
             let error = size.check().expect_err("an error").to_string();
             assert!(error.starts_with(setting), "{error}");

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, Setting};
 use crate::base::rng::Seed;
 use crate::coreset::Method;
 use crate::coreset::selection::Size;
@@ -68,17 +68,17 @@ impl BuildSettings {
     pub fn check(&self) -> Result<()> {
         self.size.check()?;
         if self.clusters == 0 || self.clusters > 1000 {
-            return Err(Error::setting("--clusters", "must be between 1 and 1000"));
+            return Err(Error::setting(Setting::Clusters, "must be between 1 and 1000"));
         }
         // Beyond these its square, or the inverse of that, is no number to compute with.
         if !(1e-100..=1e100).contains(&self.prior_scale) {
             let what = format!("must lie between 1e-100 and 1e100, but is {:e}", self.prior_scale);
-            return Err(Error::setting("--prior-scale", what));
+            return Err(Error::setting(Setting::PriorScale, what));
         }
         let (Radius::Fixed(radius) | Radius::Auto(radius)) = self.radius;
         if !(radius >= 0.0 && radius.is_finite()) {
             return Err(Error::setting(
-                "--radius",
+                Setting::Radius,
                 format!("must be finite and not negative, but is {radius}"),
             ));
         }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Result, Setting};
 use crate::coreset::collapse::Distinct;
 use crate::coreset::kmeans::{self, Centers, Grouped, Grouping};
 use crate::coreset::selection::{Keeping, Size};
@@ -177,11 +177,17 @@ impl<'a, E: Engine> Build<'a, E> {
         let mut beta = vec![0.0; names.len()];
         for (name, value) in theta_star {
             let position = names.iter().position(|known| known == name).ok_or_else(|| {
-                let what = format!("there is no coefficient '{name}'; there are {}", names.join(", "));
-                Error::setting("--theta-star", what)
+                let what = format!(
+                    "names a coefficient '{name}' that does not exist; the coefficients are {}",
+                    names.join(", ")
+                );
+                Error::setting(Setting::ThetaStar, what)
             })?;
             if !value.is_finite() {
-                return Err(Error::setting("--theta-star", format!("the value of '{name}' is {value}")));
+                return Err(Error::setting(
+                    Setting::ThetaStar,
+                    format!("has the value {value} for '{name}'"),
+                ));
             }
             beta[position] = *value;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Result, Setting};
 use crate::data::block::{Field, Kind};
 use crate::data::source::Source;
 
@@ -41,7 +41,10 @@ impl Table {
         let excluded =
             roles.exclude.iter().map(|name| find("to exclude", name)).collect::<Result<Vec<_>>>()?;
         if weight == Some(label) {
-            return Err(Error::setting("--weight", format!("'{}' is the label", roles.label)));
+            return Err(Error::setting(
+                Setting::Weight,
+                format!("must not name the label '{}'", roles.label),
+            ));
         }
         let mut features = match &roles.features {
             Some(names) => {
@@ -53,18 +56,18 @@ impl Table {
         let mut seen = HashSet::with_capacity(features.len());
         for &c in &features {
             let what = if c == label {
-                "is the label and cannot be a feature"
+                ", which is the label"
             } else if Some(c) == weight {
-                "is the weight and cannot be a feature"
+                ", which is the weight"
             } else if !seen.insert(c) {
-                "is named twice"
+                " twice"
             } else {
                 continue;
             };
-            return Err(Error::setting("--features", format!("'{}' {what}", all[c].name)));
+            return Err(Error::setting(Setting::Features, format!("must not name '{}'{what}", all[c].name)));
         }
         if features.is_empty() {
-            return Err(Error::setting("--features", "no column is left to use as a feature"));
+            return Err(Error::setting(Setting::Features, "must leave at least one column"));
         }
         let positions: Vec<usize> = features.iter().copied().chain([label]).chain(weight).collect();
         let fields: Vec<Field> = positions.iter().map(|&c| all[c].clone()).collect();

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Help, Result};
 use crate::base::progress::{Event, Observer, Silent};
 use crate::coreset::calibration::candidates::{GroupingAndEvaluating, Pooling};
 use crate::coreset::kmeans::Grouping;
@@ -93,8 +93,8 @@ impl<'a, C: Cluster> ClusterEngine<'a, C> {
         table.source().scan(table.positions())?;
         if table.source().is_sparse() {
             let what = "LIBSVM files, read apart from each other, do not tell how many features there are";
-            let help = "turn them into Parquet first, or read them on one machine".to_string();
-            return Err(cluster_error(what.to_string(), Some(help)));
+            let help = "turn them into Parquet first, or read them on one machine";
+            return Err(cluster_error(what.to_string(), Some(help.into())));
         }
         let block_rows = block_rows.unwrap_or_else(|| default_block_rows(table.fields().len()));
         let (passes, sizes) = (AtomicUsize::new(0), OnceLock::new());
@@ -318,11 +318,11 @@ fn same_sizes(then: &[(u64, u64)], now: &[(u64, u64)]) -> Result<()> {
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 fn other_version(what: &str) -> Error {
-    let help = "install the same version of tithe on the driver and on all workers".to_string();
-    cluster_error(format!("driver and workers run different versions: {what}"), Some(help))
+    let help = "install the same version of tithe on the driver and on all workers";
+    cluster_error(format!("driver and workers run different versions: {what}"), Some(help.into()))
 }
 
-fn cluster_error(what: String, help: Option<String>) -> Error {
+fn cluster_error(what: String, help: Option<Help>) -> Error {
     ErrorKind::Cluster { what, help }.into()
 }
 

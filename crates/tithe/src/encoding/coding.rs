@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::error::{ErrorKind, Result};
+use crate::base::error::{ErrorKind, Help, Remedy, Result, Setting};
 use crate::base::math::vectorized;
 use crate::data::block::{Block, Column, row_name};
 use crate::data::points::{Lane, TILE, Tile};
@@ -169,9 +169,11 @@ impl Encoding {
             Some(name) => Err(ErrorKind::Column {
                 column: name.clone(),
                 what: "two coefficients would have this name".to_string(),
-                help: Some(
-                    "rename the column, leave it out with --exclude, or use --no-intercept".to_string(),
-                ),
+                help: Some(Help::from([
+                    "rename the column".into(),
+                    Remedy::ExcludeColumn(None),
+                    Remedy::set(Setting::Intercept, false),
+                ])),
             }
             .into()),
         }
@@ -330,14 +332,14 @@ impl<'a> Input<'a> {
                         "{what} in {}, and the encoding has numbers",
                         row_name(block.position(row))
                     ),
-                    help: Some("repair the value".to_string()),
+                    help: Some("repair the value".into()),
                 }
                 .into())
             }
             (Coding::Levels { .. }, Column::Number(_)) => Err(ErrorKind::Column {
                 column: feature.column.clone(),
                 what: "holds numbers, and the encoding has categories".to_string(),
-                help: Some("read it as text, with --text where there is such a flag".to_string()),
+                help: Some(Remedy::ReadAsText(None).into()),
             }
             .into()),
         }
@@ -357,9 +359,7 @@ pub(crate) fn unseen_level(column: &str, level: &str, row: &str) -> crate::base:
     ErrorKind::Column {
         column: column.to_string(),
         what: format!("the level '{level}' in {row} was not there when the encoding was learnt"),
-        help: Some(
-            "where there is such a flag, take it for the reference level with --unseen reference".to_string(),
-        ),
+        help: Some(Remedy::UnseenAsReference.into()),
     }
     .into()
 }
@@ -398,7 +398,7 @@ impl Label {
                     "{} has the label '{value}', which was not there when the encoding was learnt",
                     row_name(block.position(row))
                 ),
-                help: Some("name the data that the coreset was made of".to_string()),
+                help: Some("name the data that the coreset was made of".into()),
             }
             .into()),
         }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::moments::{MomentSums, Moments, sweep};
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::base::math::vectorized;
 use crate::base::rng::{Purpose, Seed};
 use crate::data::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE, RowSet, row_name};
@@ -65,18 +65,20 @@ impl EncodingSettings {
         let scaled = |feature: &Feature| matches!(feature.coding, Coding::Number { center, scale } if (center, scale) != (0.0, 1.0));
         let others = |named: &[String]| named.len() != known.features.len() || !named.iter().all(is_feature);
         let contradictions = [
-            ("--label", label.is_some_and(|label| label != known.label.column)),
-            ("--positive", self.positive.as_ref().is_some_and(|word| !is_named(&known.label.positive, word))),
-            ("--features", features.is_some_and(others)),
-            ("--exclude", exclude.iter().any(is_feature)),
-            ("--no-intercept", !self.intercept && known.intercept),
-            ("--no-standardize", !self.standardize && known.features.iter().any(scaled)),
+            (Setting::Label, label.is_some_and(|label| label != known.label.column)),
+            (
+                Setting::Positive,
+                self.positive.as_ref().is_some_and(|word| !is_named(&known.label.positive, word)),
+            ),
+            (Setting::Features, features.is_some_and(others)),
+            (Setting::Exclude, exclude.iter().any(is_feature)),
+            (Setting::Intercept, !self.intercept && known.intercept),
+            (Setting::Standardize, !self.standardize && known.features.iter().any(scaled)),
         ];
         match contradictions.iter().find(|(_, found)| *found) {
-            Some((setting, _)) => Err(Error::setting(
-                *setting,
-                "contradicts the encoding that was given, which is used as it is",
-            )),
+            Some((setting, _)) => {
+                Err(Error::setting(*setting, "contradicts the given encoding, which is used as it is"))
+            }
             None => Ok(()),
         }
     }
@@ -553,7 +555,7 @@ fn check(table: &Table, found: &Found, missing: Missing, row_name: &dyn Fn(u64) 
                     "the weight in {} is {value}, but weights must be positive",
                     row_name(position)
                 ),
-                help: Some("leave such rows out of the data".to_string()),
+                help: Some("leave such rows out of the data".into()),
             }
             .into());
         }
@@ -564,7 +566,7 @@ fn check(table: &Table, found: &Found, missing: Missing, row_name: &dyn Fn(u64) 
         return Err(ErrorKind::Column {
             column: weight.name.clone(),
             what: "the weights add up to more than a number can hold".to_string(),
-            help: Some("give smaller ones: only their proportions and their total matter".to_string()),
+            help: Some("give smaller ones: only their proportions and their total matter".into()),
         }
         .into());
     }
@@ -608,8 +610,8 @@ fn learn(
     let unseen = settings.unseen;
     let encoding = Encoding { label, weight, intercept: settings.intercept, features, unseen };
     if encoding.dim() == 0 {
-        let what = "no coefficient is left: there is no intercept, and every feature is constant";
-        return Err(Error::setting("--no-intercept", what));
+        let what = "leaves no coefficient, because every feature is constant";
+        return Err(Error::setting(Setting::Intercept, what));
     }
     Ok((encoding, warnings))
 }
@@ -632,8 +634,8 @@ fn fitting(
     }
     if expected.count() != table.features().len() + 1 {
         let what =
-            format!("knows {} features and there are {}", known.features.len(), table.features().len());
-        return Err(Error::setting("--encoding", what));
+            format!("has {} features, but the data has {}", known.features.len(), table.features().len());
+        return Err(Error::setting(Setting::Encoding, what));
     }
     for (feature, ColumnFound { moments: Moments { mass, mean, squares }, .. }) in
         known.features.iter().zip(&found.columns)
@@ -674,7 +676,7 @@ fn too_large(column: String) -> Error {
     ErrorKind::Column {
         column,
         what: "has values too large to be squared".to_string(),
-        help: Some("give it in larger units".to_string()),
+        help: Some("give it in larger units".into()),
     }
     .into()
 }
@@ -714,9 +716,11 @@ fn feature(
             if found.levels.too_many {
                 return Err(ErrorKind::Column {
                     what: format!("has more than {} levels", settings.max_levels),
-                    help: Some(format!(
-                        "leave it out with --exclude {column}, group its levels, or allow more with --max-levels"
-                    )),
+                    help: Some(Help::from([
+                        Remedy::ExcludeColumn(Some(column.clone())),
+                        "group its levels".into(),
+                        Remedy::RaiseLimit(Setting::MaxLevels),
+                    ])),
                     column,
                 }
                 .into());
@@ -771,7 +775,7 @@ fn label(
     let seen = label_values(field, found)?;
     let values: Vec<&LabelValue> = seen.iter().map(|(value, _)| value).collect();
     let column = field.name.clone();
-    let refuse = |what: String, help: String| -> Result<Label> {
+    let refuse = |what: String, help: Help| -> Result<Label> {
         Err(ErrorKind::Column { column: column.clone(), what, help: Some(help) }.into())
     };
     let listed =
@@ -780,13 +784,14 @@ fn label(
         0 => {
             return refuse(
                 "the label has no value".to_string(),
-                "name another column with --label".to_string(),
+                Remedy::using("name another column", Setting::Label).into(),
             );
         }
         1 => {
             return refuse(
                 format!("the label has only the value {listed}; a model needs both classes"),
-                "name another column with --label, or data with both classes".to_string(),
+                [Remedy::using("name another column", Setting::Label), "use data with both classes".into()]
+                    .into(),
             );
         }
         2 if !found.levels.too_many => {}
@@ -804,7 +809,7 @@ fn label(
             return refuse(
                 format!("the label has more than two values: {listed}{more}"),
                 "a label has two classes: keep the rows of two, or make a column that is true for one of them"
-                    .to_string(),
+                    .into(),
             );
         }
     }
@@ -815,7 +820,7 @@ fn label(
             None => {
                 return refuse(
                     format!("the label's values are {listed}, and nothing says which is the positive one"),
-                    format!("name it, for example --positive {}", values[1]),
+                    Remedy::example("name it", Setting::Positive, values[1].to_string()).into(),
                 );
             }
         },
@@ -825,7 +830,7 @@ fn label(
         let wanted = settings.positive.as_deref().unwrap_or_default();
         return refuse(
             format!("the label's values are {listed}; none is '{wanted}'"),
-            format!("name one of them, for example --positive {}", values[1]),
+            Remedy::example("name one of them", Setting::Positive, values[1].to_string()).into(),
         );
     };
     Ok(Label { column, negative: values[1 - positive].clone(), positive: values[positive].clone() })

@@ -11,7 +11,7 @@ use super::assembly::{Assembly, UnitDone};
 use super::cache::BlockCache;
 use super::run::{Finished, Origin, Run, lock, next_unit};
 use super::{Engine, EngineSettings, Missing, default_block_rows, thread_pool};
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Result, Setting};
 use crate::base::progress::{Event, Observer};
 use crate::data::block::{Block, Segment, row_name};
 use crate::data::source::Unit;
@@ -55,7 +55,7 @@ impl<'a> LocalEngine<'a> {
         observer: &'a dyn Observer,
     ) -> Result<LocalEngine<'a>> {
         if settings.block_rows.is_some_and(|rows| rows == 0 || rows > 1 << 30) {
-            return Err(Error::setting("--block-rows", "must be between 1 and 2^30"));
+            return Err(Error::setting(Setting::BlockRows, "must be between 1 and 2^30"));
         }
         let pool = thread_pool(settings.threads)?;
         raise_malloc_thresholds();

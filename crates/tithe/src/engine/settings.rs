@@ -1,6 +1,6 @@
 //! Settings of the local engine, and the defaults for threads and block size.
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, Setting};
 
 /// What to do with a row that has a missing, infinite or inexact value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -48,10 +48,10 @@ pub fn thread_pool(threads: Option<usize>) -> Result<rayon::ThreadPool> {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.unwrap_or_else(cores);
     if threads == 0 || threads > MAX_THREADS {
-        return Err(Error::setting("--threads", format!("must be between 1 and {MAX_THREADS}")));
+        return Err(Error::setting(Setting::Threads, format!("must be between 1 and {MAX_THREADS}")));
     }
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .build()
-        .map_err(|error| Error::setting("--threads", error.to_string()))
+        .map_err(|error| Error::setting(Setting::Threads, format!("cannot be started: {error}")))
 }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::error::{Help, Neutral, Remedy, Setting, Wording};
 use crate::mcmc::draws::{Draws, Stats};
 
 /// Summary of the draws of one coefficient.
@@ -349,7 +350,7 @@ pub struct Finding {
     /// A description with numbers.
     pub how_much: String,
     /// The remedy.
-    pub what_to_do: String,
+    pub what_to_do: Help,
 }
 
 /// The kinds of problems with draws.
@@ -378,9 +379,16 @@ pub enum Trouble {
     Separated,
 }
 
+impl Finding {
+    /// The warning in the words of a front end.
+    pub fn message(&self, wording: &dyn Wording) -> String {
+        format!("{}; {}", self.how_much, self.what_to_do.words(wording))
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.how_much, self.what_to_do)
+        f.write_str(&self.message(&Neutral))
     }
 }
 
@@ -392,15 +400,16 @@ const ESS_PER_CHAIN: f64 = 100.0;
 /// Problems with the draws; empty if there are none.
 pub fn findings(draws: &Draws, summary: &[CoefficientSummary]) -> Vec<Finding> {
     let mut found = Vec::new();
-    let mut say = |what: Trouble, how_much: String, what_to_do: &str| {
-        found.push(Finding { what, how_much, what_to_do: what_to_do.to_string() });
+    let mut say = |what: Trouble, how_much: String, what_to_do: Help| {
+        found.push(Finding { what, how_much, what_to_do });
     };
     let bad = draws.rows().filter(|theta| theta.iter().any(|x| !x.is_finite())).count();
     if bad > 0 {
         say(
             Trouble::NotFinite,
             format!("{bad} of {} draws are not finite", draws.len()),
-            "look for extreme values in the data, or use a narrower --prior",
+            ["look for extreme values in the data".into(), Remedy::choose("a narrower", Setting::Prior)]
+                .into(),
         );
         return found;
     }
@@ -412,7 +421,7 @@ pub fn findings(draws: &Draws, summary: &[CoefficientSummary]) -> Vec<Finding> {
         say(
             Trouble::OneChain,
             "one chain cannot be compared with others, so R-hat is not known".into(),
-            "use --chains 4",
+            Remedy::set(Setting::Chains, 4).into(),
         );
     }
     let apart = summary.iter().filter(|c| c.r_hat > R_HAT_LIMIT).count();
@@ -425,14 +434,19 @@ pub fn findings(draws: &Draws, summary: &[CoefficientSummary]) -> Vec<Finding> {
                 c.r_hat,
                 c.name
             ),
-            "draw longer (--warmup and --draws twice as large); if it persists the posterior may have several modes",
+            [
+                Remedy::choose("twice the", Setting::Warmup),
+                Remedy::choose("twice the", Setting::Draws),
+                "look for several modes of the posterior".into(),
+            ]
+            .into(),
         );
     }
     if draws.draws_per_chain() < FEWEST {
         say(
             Trouble::FewEffectiveDraws,
             format!("too few draws to tell what they are worth: {} a chain", draws.draws_per_chain()),
-            "use --draws 1000",
+            Remedy::set(Setting::Draws, 1000).into(),
         );
     }
     let wanted = ESS_PER_CHAIN * draws.chains.len() as f64;
@@ -447,7 +461,7 @@ pub fn findings(draws: &Draws, summary: &[CoefficientSummary]) -> Vec<Finding> {
                 summary.len(),
                 c.name
             ),
-            &format!("use --draws {}", (draws.draws_per_chain() as f64 * factor) as u64),
+            Remedy::set(Setting::Draws, (draws.draws_per_chain() as f64 * factor) as u64).into(),
         );
     }
     let (mut diverging, mut cut, mut slow, mut accepted) = (0, 0, Vec::new(), Vec::new());
@@ -469,15 +483,22 @@ pub fn findings(draws: &Draws, summary: &[CoefficientSummary]) -> Vec<Finding> {
     if diverging > 0 {
         say(
             Trouble::Divergences,
-            format!("{diverging} of {} draws ended in divergent trajectories", draws.len()),
-            "use a larger --warmup or a less heavy-tailed --prior; the draws may miss a narrow part of the posterior",
+            format!(
+                "{diverging} of {} trajectories diverged, so the draws may miss a narrow part of the posterior",
+                draws.len()
+            ),
+            [Remedy::choose("a larger", Setting::Warmup), Remedy::choose("a lighter-tailed", Setting::Prior)]
+                .into(),
         );
     }
     if cut > 0 {
         say(
             Trouble::LongTrajectories,
-            format!("{cut} of {} trajectories were cut at the greatest depth", draws.len()),
-            "use a larger --warmup; the draws are valid but slow",
+            format!(
+                "{cut} of {} trajectories reached the maximum tree depth: the draws are valid but slow",
+                draws.len()
+            ),
+            Remedy::choose("a larger", Setting::Warmup).into(),
         );
     }
     if !slow.is_empty() {
@@ -489,7 +510,8 @@ pub fn findings(draws: &Draws, summary: &[CoefficientSummary]) -> Vec<Finding> {
                 slow.len(),
                 draws.chains.len()
             ),
-            "use a lighter-tailed --prior, or a larger --draws",
+            [Remedy::choose("a lighter-tailed", Setting::Prior), Remedy::choose("a larger", Setting::Draws)]
+                .into(),
         );
     }
     let (low, high) =
@@ -498,7 +520,7 @@ pub fn findings(draws: &Draws, summary: &[CoefficientSummary]) -> Vec<Finding> {
         say(
             Trouble::Acceptance,
             format!("acceptance lies between {low:.2} and {high:.2} where 0.57 is aimed at"),
-            "use a larger --warmup, or --sampler nuts",
+            [Remedy::choose("a larger", Setting::Warmup), Remedy::set(Setting::Sampler, "nuts")].into(),
         );
     }
     found

@@ -13,7 +13,7 @@ use rand_distr::{Distribution, StandardNormal};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Result, Setting};
 use crate::base::machine::physical_memory;
 use crate::base::progress::{Event, Observer};
 use crate::base::rng::{Purpose, Rng, Seed, open_unit};
@@ -58,8 +58,8 @@ impl FromStr for Sampler {
             "mala-plain" => Ok(Sampler::Mala { preconditioned: false }),
             "laplace" => Ok(Sampler::Laplace),
             _ => Err(Error::setting(
-                "--sampler",
-                format!("there is no sampler '{text}'; there are nuts, mala, mala-plain, laplace"),
+                Setting::Sampler,
+                format!("must be one of nuts, mala, mala-plain, laplace, but is '{text}'"),
             )),
         }
     }
@@ -102,13 +102,13 @@ impl Default for Settings {
 impl Settings {
     /// Checks the settings.
     pub fn check(&self) -> Result<()> {
-        for (setting, value) in [("--chains", self.chains), ("--draws", self.draws)] {
+        for (setting, value) in [(Setting::Chains, self.chains), (Setting::Draws, self.draws)] {
             if value == 0 {
                 return Err(Error::setting(setting, "must be at least 1"));
             }
         }
         if self.warmup > isize::MAX as usize {
-            return Err(Error::setting("--warmup", "is longer than any chain can be"));
+            return Err(Error::setting(Setting::Warmup, "is longer than any chain can be"));
         }
         Ok(())
     }
@@ -119,11 +119,9 @@ impl Settings {
         let bytes =
             (8 * dim as u64 + 64).saturating_mul(self.chains as u64).saturating_mul(self.draws as u64);
         if bytes > physical_memory().unwrap_or(isize::MAX as u64) {
-            let what = format!(
-                "so many need {:.0} GiB of memory, more than there is",
-                bytes as f64 / (1u64 << 30) as f64
-            );
-            return Err(Error::setting("--draws", what));
+            let what =
+                format!("needs {:.0} GiB of memory, more than there is", bytes as f64 / (1u64 << 30) as f64);
+            return Err(Error::setting(Setting::Draws, what));
         }
         Ok(())
     }
@@ -146,9 +144,9 @@ pub fn run(
     settings.check()?;
     if names.len() != density.dim() || approximation.dim() != density.dim() {
         return Err(Error::setting(
-            "names",
+            Setting::Names,
             format!(
-                "{} names and an approximation of dimension {} for {} coefficients",
+                "has {} names, and the approximation has dimension {}, for {} coefficients",
                 names.len(),
                 approximation.dim(),
                 density.dim()
@@ -234,7 +232,7 @@ impl<'a> Whitened<'a> {
         }
         Err(ErrorKind::Numerical {
             what: format!("a chain cannot start: at its first point the log-density is {value}"),
-            help: Some("look for infinite values, or values beyond 1e150, in the data".to_string()),
+            help: Some("look for infinite values, or values beyond 1e150, in the data".into()),
         }
         .into())
     }

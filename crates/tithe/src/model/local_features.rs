@@ -90,8 +90,7 @@ impl LocalMap {
             ErrorKind::Numerical {
                 what: "the Hessian of the log-posterior is not positive definite".to_string(),
                 help: Some(
-                    "give the prior a smaller scale, so that every coefficient has some information"
-                        .to_string(),
+                    "give the prior a smaller scale, so that every coefficient has some information".into(),
                 ),
             }
             .into()

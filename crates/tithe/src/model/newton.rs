@@ -4,7 +4,7 @@
 use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
 
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::base::machine::physical_memory;
 use crate::data::points::Points;
 use crate::model::likelihood::Curvature;
@@ -107,7 +107,11 @@ pub(crate) fn check_memory(dim: usize, threads: usize) -> Result<()> {
     let gigabytes = bytes as f64 / (1u64 << 30) as f64;
     Err(numerical(
         format!("the Hessian of {dim} coefficients needs {gigabytes:.0} GiB of memory, more than there is"),
-        "leave columns out with --exclude; --method sensitivity and --method uniform build without it",
+        [
+            Remedy::using("leave columns out", Setting::Exclude),
+            Remedy::set(Setting::Method, "sensitivity"),
+            Remedy::set(Setting::Method, "uniform"),
+        ],
     ))
 }
 
@@ -241,8 +245,12 @@ impl Local {
 fn separated() -> Error {
     numerical(
         "under a flat prior these rows have no posterior: some coefficients separate the classes perfectly, or one class is missing, and ever larger values fit ever better",
-        "give every coefficient a proper prior, for example --prior normal:2 or --prior cauchy:2.5",
+        proper_prior(),
     )
+}
+
+fn proper_prior() -> Remedy {
+    Remedy::example("give every coefficient a proper prior", Setting::Prior, "normal:2")
 }
 
 /// The error for a curvature that has no inverse.
@@ -250,7 +258,7 @@ pub(crate) fn singular(flat: bool) -> Error {
     if flat {
         numerical(
             "under a flat prior these rows do not settle every coefficient: some columns depend on each other",
-            "leave a column out with --exclude, or give every coefficient a proper prior, for example --prior normal:2",
+            [Remedy::using("leave a column out", Setting::Exclude), proper_prior()],
         )
     } else {
         numerical(
@@ -277,8 +285,8 @@ fn not_finite() -> Error {
     )
 }
 
-fn numerical(what: impl Into<String>, help: &str) -> Error {
-    ErrorKind::Numerical { what: what.into(), help: Some(help.to_string()) }.into()
+fn numerical(what: impl Into<String>, help: impl Into<Help>) -> Error {
+    ErrorKind::Numerical { what: what.into(), help: Some(help.into()) }.into()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The posterior of the coefficients: log-density and gradient for the samplers, and its normal approximation.
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, Setting};
 use crate::data::points::Points;
 use crate::model::gaussian::Gaussian;
 use crate::model::likelihood;
@@ -33,8 +33,8 @@ impl<'a> Posterior<'a> {
     pub fn new(points: &'a Points, priors: &'a Priors) -> Result<Posterior<'a>> {
         if points.dim() != priors.dim() {
             return Err(Error::setting(
-                "prior",
-                format!("{} priors for {} coefficients", priors.dim(), points.dim()),
+                Setting::Prior,
+                format!("has {} values for {} coefficients", priors.dim(), points.dim()),
             ));
         }
         for prior in &priors.coefficients {
@@ -153,7 +153,7 @@ mod tests {
         }
         let error = posterior_of("flat", &points).unwrap_err();
         assert!(error.to_string().contains("separate the classes perfectly"), "{error}");
-        assert!(error.help().unwrap().contains("--prior normal:2"));
+        assert!(error.help().unwrap().to_string().contains("prior=normal:2"));
         for text in ["normal:2", "cauchy:2.5", "laplace:1", "spike-slab:0.1:10:0.5"] {
             assert!(posterior_of(text, &points).is_ok(), "{text}");
         }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::error::{Error, Result, nearest_name};
+use crate::base::error::{Error, Result, Setting, nearest_name};
 
 /// The prior of one coefficient, centred at 0.
 ///
@@ -160,8 +160,16 @@ impl Prior {
     }
 }
 
+fn counted(numbers: usize) -> String {
+    match numbers {
+        0 => "no number".to_string(),
+        1 => "1 number".to_string(),
+        _ => format!("{numbers} numbers"),
+    }
+}
+
 fn wrong(prior: impl fmt::Display, what: String) -> Error {
-    Error::setting(format!("prior '{prior}'"), what)
+    Error::setting(Setting::Prior, format!("'{prior}': {what}"))
 }
 
 /// `1/(1+e^{−x})`.
@@ -367,7 +375,7 @@ impl FromStr for Prior {
             let count = constructor.count();
             return Err(wrong(
                 text,
-                format!("takes {count} numbers, not {}; the form is {form}", numbers.len()),
+                format!("expected {}, found {}; the form is {form}", counted(count), numbers.len()),
             ));
         };
         prior.check()?;
@@ -448,9 +456,9 @@ impl PriorChoice {
                 let shown: Vec<&str> = names.iter().take(20).map(String::as_str).collect();
                 let more = if names.len() > shown.len() { ", …" } else { "" };
                 Error::setting(
-                    "--prior-for",
+                    Setting::PriorFor,
                     format!(
-                        "there is no coefficient '{name}'{}; there are {}{more}",
+                        "names a coefficient '{name}' that does not exist{}; the coefficients are {}{more}",
                         nearest.unwrap_or_default(),
                         shown.join(", ")
                     ),
@@ -585,8 +593,11 @@ mod tests {
         assert!(message("normal:nan").contains("must be a positive number"));
         assert!(message("laplace:inf").contains("must be a positive number"));
         assert!(message("normal:x").contains("'x' is not a number; the form is normal:SCALE"));
-        assert!(message("student:4").contains("takes 2 numbers, not 1; the form is student:DEGREES:SCALE"));
-        assert!(message("flat:1").contains("takes 0 numbers"));
+        assert!(
+            message("student:4").contains("expected 2 numbers, found 1; the form is student:DEGREES:SCALE")
+        );
+        assert!(message("flat:1").contains("expected no number, found 1"));
+        assert!(message("normal").contains("expected 1 number, found 0"));
         assert!(message("gaussian:1").contains("there is no such prior; there are flat, normal:SCALE"));
         assert!(message("").contains("there is no such prior"));
         assert!(message("student:-1:2").contains("degrees of freedom"));

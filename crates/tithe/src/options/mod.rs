@@ -5,7 +5,7 @@
 
 use std::str::FromStr;
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Remedy, Result, Setting};
 use crate::base::rng::Seed;
 use crate::coreset::Method;
 use crate::coreset::build::BuildSettings;
@@ -88,9 +88,11 @@ impl ColumnOptions {
             None => {
                 let names: Vec<&str> =
                     source.fields().iter().take(20).map(|field| field.name.as_str()).collect();
-                let what =
-                    format!("required: name the column with the two classes (columns: {})", names.join(", "));
-                return Err(Error::setting("--label", what));
+                let what = format!(
+                    "is required: name the column with the two classes (columns: {})",
+                    names.join(", ")
+                );
+                return Err(Error::setting(Setting::Label, what));
             }
         };
         Ok(Roles {
@@ -195,27 +197,32 @@ impl BuildOptions {
                 delta: self.delta.unwrap_or(DELTA),
                 constant: self.constant.unwrap_or(CONSTANT),
             }),
-            _ => Err(Error::setting("--size", "give only one of size, kl and epsilon")),
+            _ => Err(Error::setting(Setting::Size, "excludes kl and epsilon: give only one of the three")),
         }
     }
 
     /// Reports an option that would have no effect.
     fn check_effect(&self, method: Method) -> Result<()> {
         let is_sensitivity_based = method != Method::Uniform;
-        let calibrated = "with this method; remove it, or use the method calibrated";
-        let bounds = "with this method; remove it, or use the method calibrated or sensitivity";
-        let guarantee = "without epsilon; remove it, or set epsilon";
+        let method_is = |name: &str| Remedy::set(Setting::Method, name);
+        let calibrated = ("with this method", vec![method_is("calibrated")]);
+        let bounds = ("with this method", vec![method_is("calibrated"), method_is("sensitivity")]);
+        let guarantee = ("without a guarantee", vec![Remedy::using("ask for one", Setting::Epsilon)]);
         let options = [
-            ("--delta", self.delta.is_some(), self.epsilon.is_some(), guarantee),
-            ("--constant", self.constant.is_some(), self.epsilon.is_some(), guarantee),
-            ("--prior-scale", self.prior_scale.is_some(), method == Method::Calibrated, calibrated),
-            ("--clusters", self.clusters.is_some(), is_sensitivity_based, bounds),
-            ("--radius", self.radius.is_some(), is_sensitivity_based, bounds),
-            ("--theta-star", self.theta_star.is_some(), is_sensitivity_based, bounds),
-            ("--centers", self.centers.is_some(), is_sensitivity_based, bounds),
+            (Setting::Delta, self.delta.is_some(), self.epsilon.is_some(), &guarantee),
+            (Setting::Constant, self.constant.is_some(), self.epsilon.is_some(), &guarantee),
+            (Setting::PriorScale, self.prior_scale.is_some(), method == Method::Calibrated, &calibrated),
+            (Setting::Clusters, self.clusters.is_some(), is_sensitivity_based, &bounds),
+            (Setting::Radius, self.radius.is_some(), is_sensitivity_based, &bounds),
+            (Setting::ThetaStar, self.theta_star.is_some(), is_sensitivity_based, &bounds),
+            (Setting::Centers, self.centers.is_some(), is_sensitivity_based, &bounds),
         ];
         match options.into_iter().find(|(_, is_given, has_effect, _)| *is_given && !*has_effect) {
-            Some((option, _, _, reason)) => Err(Error::setting(option, format!("has no effect {reason}"))),
+            Some((setting, _, _, (reason, others))) => {
+                let remedies: Vec<Remedy> =
+                    [Remedy::Omit(setting)].into_iter().chain(others.iter().cloned()).collect();
+                Err(Error::setting(setting, format!("has no effect {reason}")).with_help(remedies))
+            }
             None => Ok(()),
         }
     }
@@ -236,7 +243,8 @@ impl StreamOptions {
     /// The checked settings of a stream.
     pub fn settings(&self, build: &BuildOptions, columns: &ColumnOptions) -> Result<StreamSettings> {
         if self.warmup_rows.is_some() && columns.known.is_some() {
-            return Err(Error::setting("--warmup-rows", "has no effect with a known encoding: remove it"));
+            return Err(Error::setting(Setting::WarmupRows, "has no effect with a known encoding")
+                .with_help(Remedy::Omit(Setting::WarmupRows)));
         }
         let block = self.block.unwrap_or(StreamSettings::default().block);
         let mut build = build.settings(columns)?;
@@ -294,7 +302,7 @@ impl FromStr for Method {
             ("sensitivity", Method::Sensitivity),
             ("uniform", Method::Uniform),
         ];
-        one_of("--method", word, &METHODS)
+        one_of(Setting::Method, word, &METHODS)
     }
 }
 
@@ -302,7 +310,7 @@ impl FromStr for CenterRule {
     type Err = Error;
 
     fn from_str(word: &str) -> Result<CenterRule> {
-        one_of("--centers", word, &[("exact", CenterRule::Exact), ("quick", CenterRule::Quick)])
+        one_of(Setting::Centers, word, &[("exact", CenterRule::Exact), ("quick", CenterRule::Quick)])
     }
 }
 
@@ -310,7 +318,7 @@ impl FromStr for Missing {
     type Err = Error;
 
     fn from_str(word: &str) -> Result<Missing> {
-        one_of("--missing", word, &[("error", Missing::Error), ("drop", Missing::Drop)])
+        one_of(Setting::Missing, word, &[("error", Missing::Error), ("drop", Missing::Drop)])
     }
 }
 
@@ -318,7 +326,7 @@ impl FromStr for Unseen {
     type Err = Error;
 
     fn from_str(word: &str) -> Result<Unseen> {
-        one_of("--unseen", word, &[("error", Unseen::Error), ("reference", Unseen::Reference)])
+        one_of(Setting::Unseen, word, &[("error", Unseen::Error), ("reference", Unseen::Reference)])
     }
 }
 
@@ -332,18 +340,18 @@ impl FromStr for Radius {
             None if word == "auto" => Some(BuildSettings::default().radius),
             None => word.parse().ok().map(Radius::Fixed),
         };
-        let what = || format!("expected a number, auto or auto:A, found '{word}'");
-        radius.ok_or_else(|| Error::setting("--radius", what()))
+        let what = || format!("must be a number, auto or auto:A, but is '{word}'");
+        radius.ok_or_else(|| Error::setting(Setting::Radius, what()))
     }
 }
 
-fn one_of<T: Copy>(option: &str, word: &str, choices: &[(&str, T)]) -> Result<T> {
+fn one_of<T: Copy>(setting: Setting, word: &str, choices: &[(&str, T)]) -> Result<T> {
     let what = || {
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-        format!("expected {}, found '{word}'", names.join(" or "))
+        format!("must be {}, but is '{word}'", names.join(" or "))
     };
     let found = choices.iter().find(|(name, _)| *name == word);
-    found.map(|(_, choice)| *choice).ok_or_else(|| Error::setting(option, what()))
+    found.map(|(_, choice)| *choice).ok_or_else(|| Error::setting(setting, what()))
 }
 
 #[cfg(test)]
@@ -381,12 +389,12 @@ mod tests {
         let usual = BuildOptions::default;
         let uniform = || BuildOptions { method: Some(Method::Uniform), ..usual() };
         for (options, option) in [
-            (BuildOptions { size: Some(10), kl: Some(0.1), ..usual() }, "--size: give only one of"),
-            (BuildOptions { delta: Some(0.1), ..usual() }, "--delta: has no effect"),
-            (BuildOptions { constant: Some(1.0), ..usual() }, "--constant: has no effect"),
-            (BuildOptions { clusters: Some(6), ..uniform() }, "--clusters: has no effect"),
-            (BuildOptions { prior_scale: Some(2.0), ..uniform() }, "--prior-scale: has no effect"),
-            (BuildOptions { size: Some(0), ..usual() }, "--size: must be at least 1"),
+            (BuildOptions { size: Some(10), kl: Some(0.1), ..usual() }, "size excludes kl and epsilon"),
+            (BuildOptions { delta: Some(0.1), ..usual() }, "delta has no effect"),
+            (BuildOptions { constant: Some(1.0), ..usual() }, "constant has no effect"),
+            (BuildOptions { clusters: Some(6), ..uniform() }, "clusters has no effect"),
+            (BuildOptions { prior_scale: Some(2.0), ..uniform() }, "prior_scale has no effect"),
+            (BuildOptions { size: Some(0), ..usual() }, "size must be at least 1"),
         ] {
             let message = settings(&options).expect_err(option);
             assert!(message.starts_with(option), "{message}");
@@ -403,8 +411,8 @@ mod tests {
         assert_eq!("auto".parse::<Radius>().ok(), Some(Radius::Auto(3.0)));
         assert_eq!("auto:2".parse::<Radius>().ok(), Some(Radius::Auto(2.0)));
         let message = "drpo".parse::<Missing>().expect_err("no such word").to_string();
-        assert_eq!(message, "--missing: expected error or drop, found 'drpo'");
+        assert_eq!(message, "missing must be error or drop, but is 'drpo'");
         let message = "auto:x".parse::<Radius>().expect_err("no number").to_string();
-        assert_eq!(message, "--radius: expected a number, auto or auto:A, found 'auto:x'");
+        assert_eq!(message, "radius must be a number, auto or auto:A, but is 'auto:x'");
     }
 }

@@ -6,7 +6,7 @@ use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
 use serde::{Deserialize, Serialize};
 
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Result, Setting};
 use crate::base::math::{softplus_and_slope, vectorized};
 use crate::base::rng::{Purpose, Seed, open_unit};
 use crate::data::block::{Block, row_name};
@@ -138,7 +138,7 @@ fn places(fit: &Fit, reference: &Fit) -> Result<Vec<usize>> {
     let (ours, theirs) = (&fit.draws.names, &reference.draws.names);
     let missing = |from: &[String], name: &str| -> Error {
         let what = format!("is a coefficient of one posterior, and the other has only {}", from.join(", "));
-        let help = Some("compare posteriors of the same columns, encoded alike".to_string());
+        let help = Some("compare posteriors of the same columns, encoded alike".into());
         ErrorKind::Column { column: name.to_string(), what, help }.into()
     };
     if let Some(name) = ours.iter().find(|name| !theirs.contains(name)) {
@@ -201,7 +201,7 @@ pub struct Scores {
 /// draws, evenly spaced.
 pub fn score(engine: &impl Engine, fit: &Fit, most: usize) -> Result<Scores> {
     if most == 0 {
-        return Err(Error::setting("--draws", "must be at least 1"));
+        return Err(Error::setting(Setting::Draws, "must be at least 1"));
     }
     let (count, wanted) = (fit.draws.len(), most.min(fit.draws.len()));
     let all: Vec<&[f64]> = fit.draws.rows().collect();
@@ -261,7 +261,7 @@ impl Pass for Scoring<'_> {
                     row_name(block.position(row)),
                     block.columns[column].show(row)
                 ),
-                help: Some("a score needs every value: repair such rows, or leave them out".to_string()),
+                help: Some("a score needs every value: repair such rows, or leave them out".into()),
             }
             .into());
         }

@@ -71,7 +71,7 @@ pub fn write_resampled(fit: &Fit, verification: &Verification, seed: Seed, outpu
             ),
             help: Some(
                 "build a larger coreset; without resampling, the draws and their weights can be looked at"
-                    .to_string(),
+                    .into(),
             ),
         }
         .into());
@@ -89,7 +89,7 @@ pub fn write_resampled(fit: &Fit, verification: &Verification, seed: Seed, outpu
         findings.push(Finding {
             what: Trouble::FewEffectiveDraws,
             how_much: format!("the draws were drawn anew from others worth {effective:.0} effective ones"),
-            what_to_do: "build a larger coreset, or draw more".to_string(),
+            what_to_do: "build a larger coreset, or draw more".into(),
         });
     }
     let fit = Fit { summary: summary(&draws), draws, settings, findings, ..fit.clone() };

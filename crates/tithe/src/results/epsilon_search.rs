@@ -4,7 +4,7 @@
 
 use rand_distr::{Distribution, StandardNormal};
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, Setting};
 use crate::base::rng::{Purpose, Rng, Seed, open_unit};
 use crate::coreset::Coreset;
 use crate::engine::Engine;
@@ -37,7 +37,7 @@ pub struct Worst {
 /// If the coreset has no ball, as uniform coresets do not.
 pub fn largest_relative_error(engine: &impl Engine, coreset: &Coreset, seed: Seed) -> Result<Worst> {
     let facts = coreset.provenance.sensitivity.as_ref().ok_or_else(|| {
-        Error::setting("--epsilon-check", "needs a ball, and this coreset was built without one")
+        Error::setting(Setting::EpsilonCheck, "needs a ball, and this coreset was built without one")
     })?;
     let dim = coreset.encoding.dim();
     let center = facts.theta_star.clone().unwrap_or_else(|| vec![0.0; dim]);

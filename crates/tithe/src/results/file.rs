@@ -15,7 +15,7 @@ use parquet::file::reader::ChunkReader;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Operation, Remedy, Result};
 use crate::data::sink::Output;
 use crate::data::sink::parquet::{MEMORY, VERSION, read_story, table, write_table, wrong_file};
 use crate::data::source::Input;
@@ -169,7 +169,7 @@ pub fn read_posterior_from(input: &Input) -> Result<Fit> {
     let story = read_story(input)?;
     if story.kind != POSTERIOR {
         let what = format!("is a {}, not a posterior", story.kind);
-        return Err(wrong_file(path, &what, "`tithe fit` makes posteriors"));
+        return Err(wrong_file(path, &what, Remedy::run("make a posterior", Operation::Fit)));
     }
     let damaged = |what: String| wrong_file(path, &what, "fit it again");
     let metadata: Metadata = serde_json::from_value(story.json)

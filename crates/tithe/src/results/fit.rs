@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::error::{ErrorKind, Result};
+use crate::base::error::{ErrorKind, Help, Operation, Remedy, Result, Setting};
 use crate::base::progress::{Event, Observer};
 use crate::base::rng::Seed;
 use crate::coreset::{CalibrationFacts, Coreset, Provenance};
@@ -239,7 +239,10 @@ fn separation() -> Finding {
     Finding {
         what: Trouble::Separated,
         how_much: "the coefficients separate the two classes of these rows perfectly (or there is only one class), so the prior alone bounds their size".to_string(),
-        what_to_do: "look for a column that gives the label away, or choose the --prior with care".to_string(),
+        what_to_do: Help::from([
+            "look for a column that determines the label".into(),
+            Remedy::choose("a well-considered", Setting::Prior),
+        ]),
     }
 }
 
@@ -270,7 +273,10 @@ fn prior_moves(
             "the coreset was weighed for priors normal:{prior_scale}, and these move the mode {far:.1} standard deviations away for '{}'",
             names[i]
         ),
-        what_to_do: "build it with a --prior-scale near theirs, or look at what `tithe verify` says".to_string(),
+        what_to_do: Help::from([
+            Remedy::using("build it with a similar scale", Setting::PriorScale),
+            Remedy::run("check the draws", Operation::Verify),
+        ]),
     }))
 }
 
@@ -318,9 +324,11 @@ fn all_points(engine: &impl Engine, learnt: &Learnt, memory: u64) -> Result<Poin
                 gib(bytes),
                 gib(memory)
             ),
-            help: Some(
-                "make a coreset first with `tithe build`, use --sampler laplace, which holds no rows, or allow more with --memory".to_string(),
-            ),
+            help: Some(Help::from([
+                Remedy::run("make a coreset first", Operation::Build),
+                Remedy::set(Setting::Sampler, "laplace"),
+                Remedy::RaiseLimit(Setting::Memory),
+            ])),
         }
         .into());
     }

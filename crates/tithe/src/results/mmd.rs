@@ -11,7 +11,7 @@ use std::str::FromStr;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, Setting};
 
 /// The largest number of monomials held in memory; beyond it, the kernel is summed over pairs of draws.
 const MOST_MONOMIALS: usize = 1 << 22;
@@ -71,9 +71,9 @@ impl FromStr for Kernel {
         };
         let unknown = || {
             let what = format!(
-                "'{text}' is none of polynomial:DEGREE:OFFSET (such as polynomial:3:0.2), gaussian:SCALE"
+                "must be polynomial:DEGREE:OFFSET (such as polynomial:3:0.2) or gaussian:SCALE, but is '{text}'"
             );
-            Error::setting("--kernel", what)
+            Error::setting(Setting::Kernel, what)
         };
         kernel.ok_or_else(unknown)?.check()
     }
@@ -98,14 +98,17 @@ impl Kernel {
     pub fn check(self) -> Result<Kernel> {
         match self {
             Kernel::Polynomial { degree, .. } if !(1..=MOST_DEGREE).contains(&degree) => Err(Error::setting(
-                "--kernel",
-                format!("the degree must lie between 1 and {MOST_DEGREE}, but is {degree}"),
+                Setting::Kernel,
+                format!("must have a degree between 1 and {MOST_DEGREE}, but it is {degree}"),
             )),
             Kernel::Polynomial { offset, .. } if !(offset >= 0.0 && offset.is_finite()) => {
-                Err(Error::setting("--kernel", format!("the offset must not be negative, but is {offset}")))
+                Err(Error::setting(
+                    Setting::Kernel,
+                    format!("must have an offset of at least 0, but it is {offset}"),
+                ))
             }
             Kernel::Gaussian { scale } if !(scale > 0.0 && scale.is_finite()) => {
-                Err(Error::setting("--kernel", format!("the scale must be positive, but is {scale}")))
+                Err(Error::setting(Setting::Kernel, format!("must have a positive scale, but it is {scale}")))
             }
             kernel => Ok(kernel),
         }

@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field as ArrowField, Schema, SchemaRef};
 use rayon::prelude::*;
 
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::base::math::{softplus_and_slope, vectorized};
 use crate::base::progress::{Event, Observer};
 use crate::data::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE, Segment};
@@ -137,18 +137,20 @@ fn read_all(
     while let Some(unit) = scan.next_unit()? {
         place.enter(unit.file());
         let start = place.row;
+        let mut is_visiting = false;
         let decoded = unit.decode(&mut |segment| {
             if observer.cancelled() {
                 return Err(ErrorKind::Cancelled.into());
             }
+            is_visiting = true;
             visit(&segment, &place)?;
+            is_visiting = false;
             place.row += segment.len as u64;
             observer.event(Event::RowsDone(segment.len as u64));
             Ok(())
         });
-        // Errors of the reader count rows from the start of the unit; errors found here already count from the start of
-        // the file.
-        decoded.map_err(|error| if place.is_ours(&error) { error } else { error.moved_down(start) })?;
+        // A reader counts rows from the start of its unit, `visit` from the start of the file.
+        decoded.map_err(|error| if is_visiting { error } else { error.moved_down(start) })?;
     }
     observer.event(Event::PassFinished);
     Ok(())
@@ -183,28 +185,21 @@ impl Place {
         }
     }
 
-    fn error(&self, row: usize, column: &str, what: String, help: &str) -> Error {
+    fn error(&self, row: usize, column: &str, what: String, help: impl Into<Help>) -> Error {
         ErrorKind::Cell {
             path: self.file.clone(),
             row: self.row + row as u64,
             column: Some(column.to_string()),
             what,
-            help: Some(help.to_string()),
+            help: Some(help.into()),
         }
         .into()
     }
-
-    /// True for errors made by [`Place::error`], which all have a remedy about predictions.
-    fn is_ours(&self, error: &Error) -> bool {
-        matches!(error.kind(), ErrorKind::Cell { help: Some(help), .. } if OUR_HELP.contains(&help.as_str()))
-    }
 }
 
-const HELP_UNSEEN: &str = "take it for the reference level with --unseen reference";
 const HELP_MISSING: &str = "a prediction needs a value of every feature: repair the row or leave it out";
 const HELP_INEXACT: &str = "write to a .csv file, where it is copied as it is";
 const HELP_NUMBER: &str = "the model has numbers in this column: repair the value";
-const OUR_HELP: [&str; 4] = [HELP_UNSEEN, HELP_MISSING, HELP_INEXACT, HELP_NUMBER];
 
 /// Which columns are read, and how they are written.
 struct Plan {
@@ -337,7 +332,7 @@ fn usable(
                 let first = codes.iter().position(|&code| !is_known(&levels[code as usize]));
                 let (row, code) = first.map_or((0, new), |row| (row, codes[row] as usize));
                 let what = format!("the level '{}' was not there when the model was fitted", levels[code]);
-                return Err(place.error(row, name, what, HELP_UNSEEN));
+                return Err(place.error(row, name, what, Remedy::UnseenAsReference));
             }
             let strange: Vec<bool> = levels.iter().map(|level| !is_known(level)).collect();
             *replaced += codes.iter().filter(|&&code| strange[code as usize]).count() as u64;
@@ -395,7 +390,7 @@ fn copy(field: &Field, column: &Column, place: &Place) -> Result<ArrayRef> {
         _ => Err(ErrorKind::Column {
             column: field.name.clone(),
             what: format!("cannot be copied as {}", field.data_type),
-            help: Some("write to a .csv file, where it is copied as text".to_string()),
+            help: Some("write to a .csv file, where it is copied as text".into()),
         }
         .into()),
     }
@@ -411,7 +406,10 @@ struct ModelDraws {
 impl ModelDraws {
     fn new(fit: &Fit, interval: f64) -> Result<ModelDraws> {
         if !(interval > 0.0 && interval < 1.0) {
-            return Err(Error::setting("--interval", format!("must lie between 0 and 1, but is {interval}")));
+            return Err(Error::setting(
+                Setting::Interval,
+                format!("must lie between 0 and 1, but is {interval}"),
+            ));
         }
         let theta = fit.draws.rows().flat_map(|beta| fit.encoding.from_user_scale(beta)).collect();
         Ok(ModelDraws { theta, dim: fit.draws.dim(), tail: 0.5 * (1.0 - interval) })

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Remedy, Result, Setting};
 use crate::data::block::Block;
 use crate::encoding::full_data::Identity;
 use crate::encoding::{Encoding, Scratch};
@@ -114,12 +114,12 @@ impl Verification {
 pub fn verify(engine: &impl Engine, fit: &Fit, settings: &VerifySettings) -> Result<Verification> {
     let count = fit.draws.len();
     if settings.draws < 10 {
-        return Err(Error::setting("--draws", "must be at least 10 to estimate a variance"));
+        return Err(Error::setting(Setting::Draws, "must be at least 10 to estimate a variance"));
     }
     if count < 10 {
         return Err(ErrorKind::Numerical {
             what: format!("the posterior has {count} draws, and a variance is estimated from at least 10"),
-            help: Some("fit again with more --draws".to_string()),
+            help: Some(Remedy::using("fit again with more draws", Setting::Draws).into()),
         }
         .into());
     }
@@ -142,7 +142,7 @@ pub fn verify(engine: &impl Engine, fit: &Fit, settings: &VerifySettings) -> Res
     let not_finite = || -> Error {
         ErrorKind::Numerical {
             what: "the full data's log-likelihood is not finite at some draws".to_string(),
-            help: Some("look for missing or extreme values in the data".to_string()),
+            help: Some("look for missing or extreme values in the data".into()),
         }
         .into()
     };

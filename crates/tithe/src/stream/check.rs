@@ -26,7 +26,7 @@ impl Classes {
                     row_name(block.position(row)),
                     column.show(row)
                 ),
-                help: Some("a label has two classes: keep the rows of two of them".to_string()),
+                help: Some("a label has two classes: keep the rows of two of them".into()),
             }
             .into()),
         }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Help, Operation, Remedy, Result, Setting};
 use crate::base::progress::{Event, Observer};
 use crate::coreset::Coreset;
 use crate::coreset::build::BuildSettings;
@@ -66,10 +66,10 @@ impl Default for StreamSettings {
 impl StreamSettings {
     fn check(&self) -> Result<()> {
         if self.block == 0 || self.block > 1 << 30 {
-            return Err(Error::setting("--block", "must be between 1 and 2^30"));
+            return Err(Error::setting(Setting::Block, "must be between 1 and 2^30"));
         }
         if self.warmup_rows == 0 || self.warmup_rows > 1 << 30 {
-            return Err(Error::setting("--warmup-rows", "must be between 1 and 2^30"));
+            return Err(Error::setting(Setting::WarmupRows, "must be between 1 and 2^30"));
         }
         self.build.check()
     }
@@ -163,7 +163,9 @@ impl Stream {
                 let different = differences(&manifest.settings, &json_of(&settings));
                 if !different.is_empty() {
                     let what = format!("was made with other settings: {}", different.join("; "));
-                    return Err(directory.refused(&what, "give the same settings, or another --state"));
+                    return Err(
+                        directory.refused(&what, ["give the same settings".into(), Remedy::OtherState])
+                    );
                 }
                 // New levels may be allowed at any time; from then on there may be rows that have them.
                 if manifest.settings["build"]["encoding"]["unseen"] == json!(Unseen::Reference) {
@@ -331,8 +333,7 @@ impl Stream {
         } else {
             return Ok(());
         };
-        let help = "give the same columns as before, or name another directory with --state";
-        Err(self.refused(&what, help))
+        Err(self.refused(&what, ["give the same columns as before".into(), Remedy::OtherState]))
     }
 
     /// Starts a part file of a watched directory, and returns how many of its rows were already added.
@@ -439,7 +440,7 @@ impl Stream {
         let what = format!("the first {rows} rows have the fingerprint {found}, and {counted} was counted");
         Err(self.refused(
             &format!("is of other rows than those fed again: {what}"),
-            "feed the same rows in the same order, or leave out --replay if the input goes on where it ended",
+            ["feed the same rows in the same order".into(), Remedy::Omit(Setting::Replay)],
         ))
     }
 
@@ -448,13 +449,16 @@ impl Stream {
         match self.replayed.take() {
             Some(Replayed { left, .. }) if left > 0 => {
                 let what = format!("counts {left} rows more than were fed again");
-                Err(self.refused(&what, "feed all rows from the first on, or leave out --replay"))
+                Err(self.refused(
+                    &what,
+                    ["feed all rows from the first on".into(), Remedy::Omit(Setting::Replay)],
+                ))
             }
             _ => Ok(()),
         }
     }
 
-    fn refused(&self, what: &str, help: &str) -> Error {
+    fn refused(&self, what: &str, help: impl Into<Help>) -> Error {
         let path = self.home.as_ref().map_or(Path::new(MEMORY), |home| home.directory.path());
         refused(path, what, help)
     }
@@ -593,9 +597,8 @@ pub fn snapshot(path: &Path, threads: Option<usize>, observer: &dyn Observer) ->
     let mut tries = 0;
     let (manifest, content) = loop {
         let manifest = directory.manifest()?.filter(|manifest| manifest.rows > 0);
-        let manifest = manifest.ok_or_else(|| {
-            directory.refused("has no rows yet", "feed it with `tithe stream --label … --state …`")
-        })?;
+        let manifest = manifest
+            .ok_or_else(|| directory.refused("has no rows yet", Remedy::run("feed it", Operation::Stream)))?;
         match directory.content(&manifest) {
             Ok(content) => break (manifest, content),
             // The writer may have just replaced the manifest.
@@ -658,7 +661,8 @@ fn learn(
 }
 
 fn rows_of(layout: Option<&Layout>, segment: Segment, first_row: u64) -> Result<Rows> {
-    let layout = layout.ok_or_else(|| Error::setting("columns", "are not known before there is a source"))?;
+    let layout =
+        layout.ok_or_else(|| Error::setting(Setting::Columns, "are not known before there is a source"))?;
     Ok(Rows {
         fields: layout.fields.iter().map(FieldRecord::field).collect(),
         segment,
@@ -715,7 +719,7 @@ pub fn repair(path: &Path) -> Result<Repaired> {
             (None, None) => {
                 return Err(directory.refused(
                     "has no manifest that can be read",
-                    "name another directory with --state and feed all rows again",
+                    Remedy::using("feed all rows again into another directory", Setting::State),
                 ));
             }
         };

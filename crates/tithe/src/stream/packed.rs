@@ -57,7 +57,7 @@ impl Stream {
     pub fn unpack(packed: &Packed, threads: Option<usize>) -> Result<Stream> {
         let path = Path::new(NAME);
         let damaged = || {
-            let (what, help) = ("is damaged".to_string(), Some("pack it again".to_string()));
+            let (what, help) = ("is damaged".to_string(), Some("pack it again".into()));
             Error::from(ErrorKind::WrongFile { path: path.to_path_buf(), what, help })
         };
         let manifest = Manifest::from_text(&packed.manifest, path)?.ok_or_else(damaged)?;

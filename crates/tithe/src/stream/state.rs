@@ -12,7 +12,7 @@ use arrow_schema::DataType;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Help, Operation, Remedy, Result};
 use crate::coreset::Coreset;
 use crate::coreset::file::{read_coreset, write_coreset};
 use crate::data::block::{Field, Kind, Segment};
@@ -145,12 +145,7 @@ impl Manifest {
         let Ok(document) = serde_json::from_str::<Value>(text) else { return Ok(None) };
         let Some(version) = document["manifest"]["version"].as_u64() else { return Ok(None) };
         if version > VERSION {
-            return Err(ErrorKind::WrongFile {
-                path: path.to_path_buf(),
-                what: format!("is of format version {version}; this program knows versions up to {VERSION}"),
-                help: Some("use a newer tithe".to_string()),
-            }
-            .into());
+            return Err(ErrorKind::NewerFormat { path: path.to_path_buf(), version, known: VERSION }.into());
         }
         let checksum = Fingerprint::of_bytes(document["manifest"].to_string().as_bytes()).to_string();
         if document["checksum"] != checksum {
@@ -173,9 +168,9 @@ fn is_content(name: &str) -> bool {
     ["level-", "remainder-", "pending-"].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The error for a damaged state.
-pub(super) fn refused(path: &Path, what: &str, help: &str) -> Error {
-    let (what, help) = (what.to_string(), Some(help.to_string()));
+/// The error for a state that cannot be used as it is.
+pub(super) fn refused(path: &Path, what: &str, help: impl Into<Help>) -> Error {
+    let (what, help) = (what.to_string(), Some(help.into()));
     ErrorKind::State { path: path.to_path_buf(), what, help }.into()
 }
 
@@ -222,7 +217,11 @@ impl Directory {
             Ok(()) => Ok(file),
             Err(fs::TryLockError::WouldBlock) => Err(self.refused(
                 "is being written by another stream",
-                "wait for it or stop it; --snapshot may be taken at any time",
+                [
+                    "wait until it has finished".into(),
+                    "stop it".into(),
+                    Remedy::run("read its coreset", Operation::Snapshot),
+                ],
             )),
             Err(fs::TryLockError::Error(error)) => Err(Error::io("lock", &path, error)),
         }
@@ -238,11 +237,11 @@ impl Directory {
         match self.entries()?.into_iter().find(|name| !ours(name)) {
             None => Ok(None),
             Some(name) if name.starts_with("manifest-") => {
-                Err(self.refused("has lost its manifest", "--repair falls back to an earlier one"))
+                Err(self.refused("has lost its manifest", self.repair()))
             }
             Some(name) => {
                 let what = format!("is no state of a stream: it holds '{name}'");
-                Err(self.refused(&what, "name another directory with --state"))
+                Err(self.refused(&what, Remedy::OtherState))
             }
         }
     }
@@ -297,14 +296,15 @@ impl Directory {
     }
 
     fn damaged(&self, path: &Path, what: &str) -> Error {
-        let help = format!(
-            "`tithe stream --state {} --repair` falls back to the last state that is whole",
-            self.path.display()
-        );
-        ErrorKind::WrongFile { path: path.to_path_buf(), what: what.to_string(), help: Some(help) }.into()
+        let help = Some(self.repair().into());
+        ErrorKind::WrongFile { path: path.to_path_buf(), what: what.to_string(), help }.into()
     }
 
-    pub fn refused(&self, what: &str, help: &str) -> Error {
+    fn repair(&self) -> Remedy {
+        Remedy::Repair { state: self.path.clone() }
+    }
+
+    pub fn refused(&self, what: &str, help: impl Into<Help>) -> Error {
         refused(&self.path, what, help)
     }
 
@@ -396,10 +396,7 @@ impl Directory {
         let newest = self.manifest();
         let newest = match newest {
             // A manifest of a newer program is not damaged.
-            Err(error) if matches!(error.kind(), ErrorKind::WrongFile { what, .. } if what.contains("version")) =>
-            {
-                return Err(error);
-            }
+            Err(error) if matches!(error.kind(), ErrorKind::NewerFormat { .. }) => return Err(error),
             newest => newest.ok().flatten(),
         };
         let earlier = self.earlier()?.into_iter().map(|(_, manifest)| manifest);

@@ -14,7 +14,7 @@
 
 use rand::Rng as _;
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Remedy, Result, Setting};
 use crate::base::progress::Observer;
 use crate::base::rng::{Purpose, Seed};
 use crate::coreset::build::{BuildSettings, Built, build_task};
@@ -109,7 +109,8 @@ impl Tree {
     ) -> Result<Tree> {
         settings.build.check()?;
         if matches!(settings.build.size, Size::Kl { .. }) {
-            return Err(Error::setting("--kl", "needs all rows at once; a stream takes --size"));
+            return Err(Error::setting(Setting::Kl, "needs all rows at once, so a stream cannot use it")
+                .with_help(Remedy::using("choose the number of rows", Setting::Size)));
         }
         if let Some(first) = levels.iter().flatten().next() {
             settings.build.encoding.known = Some(first.encoding.clone());

@@ -124,9 +124,7 @@ pub(crate) fn approximation(mode: Vec<f64>, precision: Mat<f64>, whose: &str) ->
 fn not_positive_definite(whose: &str) -> Error {
     ErrorKind::Numerical {
         what: format!("the Hessian of {whose} log-posterior is not positive definite"),
-        help: Some(
-            "give the prior a smaller scale, so that every coefficient has some information".to_string(),
-        ),
+        help: Some("give the prior a smaller scale, so that every coefficient has some information".into()),
     }
     .into()
 }

@@ -23,7 +23,7 @@ pub(crate) mod task;
 
 use std::borrow::Cow;
 
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::coreset::calibration::candidates::{Candidates, Ranking, group_and_evaluate};
 use crate::coreset::calibration::choice::{Choice, fewest_rows};
 use crate::coreset::calibration::reference::{Reference, prior_precision};
@@ -126,9 +126,11 @@ impl Sizes {
                 Ok(Sizes { first, most, target_kl: target })
             }
             Size::Guarantee { .. } => {
-                let what =
-                    "goes with --method sensitivity, whose theorem it is; --method calibrated takes --size";
-                Err(Error::setting("--epsilon", what))
+                let what = "needs sensitivity bounds, which a calibrated coreset does not use";
+                Err(Error::setting(Setting::Epsilon, what).with_help([
+                    Remedy::set(Setting::Method, "sensitivity"),
+                    Remedy::using("choose the number of rows", Setting::Size),
+                ]))
             }
         }
     }
@@ -151,9 +153,10 @@ impl Sizes {
                         "a KL of {target} was not reached: {size} rows reach {:.3e}{missing}",
                         best.kl
                     ),
-                    help: Some(format!(
-                        "ask for a larger --kl, or take what {size} rows give with --size {size}"
-                    )),
+                    help: Some(Help::from([
+                        Remedy::choose("a larger", Setting::Kl),
+                        Remedy::set(Setting::Size, size as u64),
+                    ])),
                 }
                 .into())
             }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::parquet::wrong_file;
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Remedy, Result, Setting};
 
 /// A file that is being written: it appears under its name only when it is complete.
 #[derive(Debug)]
@@ -18,8 +18,12 @@ impl Output {
     /// Checks that the file can be written, before any long computation.
     pub fn create(path: &Path) -> Result<Output> {
         if path == Path::new("-") {
-            let what = "stands for standard output, to which files are not written";
-            return Err(wrong_file(path, what, "name a file with -o (./- for one of that name)"));
+            let what = "means standard output, to which files are not written";
+            return Err(wrong_file(
+                path,
+                what,
+                Remedy::using("name a file (./- for one of that name)", Setting::Output),
+            ));
         }
         // A link stays a link: the file that it points to is replaced.
         let target = if path.is_symlink() { path.canonicalize().ok() } else { None };
@@ -30,7 +34,7 @@ impl Output {
                 true => "is a directory, not a file to write to",
                 false => "is not an ordinary file, so it cannot be replaced by one",
             };
-            return Err(wrong_file(path, what, "name another file with -o"));
+            return Err(wrong_file(path, what, Remedy::using("name another file", Setting::Output)));
         }
         let folder = match path.parent() {
             Some(folder) if folder != Path::new("") => folder,

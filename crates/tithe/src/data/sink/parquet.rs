@@ -15,7 +15,7 @@ use parquet::file::properties::WriterProperties;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Help, Operation, Remedy, Result};
 use crate::data::block::{Column, Field, Kind};
 use crate::data::source::{Input, OpenOptions, open_inputs};
 
@@ -116,7 +116,10 @@ pub(crate) fn read_story(input: &Input) -> Result<Story> {
     if input.open()?.bytes(0, 4).is_ok_and(|magic| magic == "PAR1") {
         open_inputs(vec![input.clone()], &OpenOptions::default())?;
     }
-    let help = "`tithe build` makes coresets, `tithe fit` posteriors";
+    let help = Help::from([
+        Remedy::run("make a coreset", Operation::Build),
+        Remedy::run("make a posterior", Operation::Fit),
+    ]);
     Err(wrong_file(input.path(), "is no file of tithe's", help))
 }
 
@@ -139,14 +142,12 @@ pub(crate) fn find_story_in(input: &Input) -> Result<Option<Story>> {
     let json: Value = serde_json::from_str(text).map_err(|_| damaged())?;
     let version = json["version"].as_u64().unwrap_or(0);
     if version > VERSION {
-        let what = format!("is of format version {version}; this program knows versions up to {VERSION}");
-        return Err(wrong_file(path, &what, "use a newer tithe"));
+        return Err(ErrorKind::NewerFormat { path: path.to_path_buf(), version, known: VERSION }.into());
     }
     let kind = json["file"].as_str().ok_or_else(damaged)?.to_string();
     Ok(Some(Story { kind, json }))
 }
 
-pub(crate) fn wrong_file(path: &Path, what: &str, help: &str) -> Error {
-    ErrorKind::WrongFile { path: path.to_path_buf(), what: what.to_string(), help: Some(help.to_string()) }
-        .into()
+pub(crate) fn wrong_file(path: &Path, what: &str, help: impl Into<Help>) -> Error {
+    ErrorKind::WrongFile { path: path.to_path_buf(), what: what.to_string(), help: Some(help.into()) }.into()
 }

@@ -15,7 +15,7 @@ use arrow_cast::cast;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, DataType, Schema};
 
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Remedy, Result};
 use crate::data::block::{Column, Field, INEXACT, Kind, MISSING, MISSING_CODE, Segment, TextBuilder};
 
 type Decoded<T> = std::result::Result<T, ArrowError>;
@@ -54,7 +54,7 @@ pub(super) fn make_text(field: &mut Field) -> Result<()> {
         return Err(ErrorKind::Column {
             column: field.name.clone(),
             what: format!("values of type {} cannot be read as text", field.data_type),
-            help: Some(format!("leave it out with --exclude {}", field.name)),
+            help: Some(Remedy::ExcludeColumn(Some(field.name.clone())).into()),
         }
         .into());
     }

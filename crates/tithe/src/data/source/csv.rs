@@ -12,7 +12,7 @@ use super::part::check_names;
 use super::row::{Fault, Token, row, skip_blank, token};
 use super::text::{BadRow, RowParser, TextFile, TextFormat, TextPart, field};
 use super::token::{EXACT, boolean, is_missing, number, shown};
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::data::block::{Column, Field, Kind, Segment, TextBuilder};
 
 /// The kinds of the columns are guessed from this many rows.
@@ -74,11 +74,18 @@ impl Delimited {
             return Err(ErrorKind::Malformed {
                 path: path.to_path_buf(),
                 what: "its fields seem to be separated by semicolons".to_string(),
-                help: Some("write it with commas or tabs, and with points in numbers".to_string()),
+                help: Some("write it with commas or tabs, and with points in numbers".into()),
             }
             .into());
         }
-        check_names(path, &names, Some("rename one of them; for a file without a header say --no-header"))?;
+        check_names(
+            path,
+            &names,
+            Some(Help::from([
+                "rename one of them".into(),
+                Remedy::example("say if the file has no header", Setting::Header, false),
+            ])),
+        )?;
         let start = if dialect.has_header { next } else { from };
 
         let mut guesses = vec![Guess::default(); names.len()];
@@ -142,7 +149,7 @@ fn not_utf8(path: &Path) -> Error {
     ErrorKind::Malformed {
         path: path.to_path_buf(),
         what: "the names of its columns are not UTF-8".to_string(),
-        help: Some("convert the file to UTF-8".to_string()),
+        help: Some("convert the file to UTF-8".into()),
     }
     .into()
 }
@@ -193,7 +200,7 @@ fn guess(
     Ok(rows)
 }
 
-fn cell(path: &Path, row: u64, column: Option<&str>, what: String, help: Option<String>) -> Error {
+fn cell(path: &Path, row: u64, column: Option<&str>, what: String, help: Option<Help>) -> Error {
     let column = column.map(str::to_string);
     ErrorKind::Cell { path: path.to_path_buf(), row, column, what, help }.into()
 }
@@ -205,7 +212,7 @@ fn ragged(path: &Path, row: u64, found: usize, expected: usize, dialect: &Dialec
 }
 
 fn quote_error(path: &Path, row: u64, column: Option<&str>, fault: Fault) -> Error {
-    cell(path, row, column, fault.what().to_string(), Some(fault.help()))
+    cell(path, row, column, fault.what().to_string(), Some(fault.help().into()))
 }
 
 /// What a column of the file is used for: its position among the columns of numbers or of text.
@@ -336,7 +343,7 @@ impl Plan {
                         let token = self.token::<QUOTING, DELIMITER>(bytes, at, rows, column)?;
                         let is_missing = !token.is_quoted && is_missing(&token.text);
                         let text = std::str::from_utf8(&token.text).map_err(|_| {
-                            let help = "convert the file to UTF-8".to_string();
+                            let help = "convert the file to UTF-8".into();
                             let what = format!("'{}' is not UTF-8", shown(&token.text));
                             cell(self.input.path(), rows, Some(&self.names[column]), what, Some(help))
                         })?;
@@ -378,7 +385,7 @@ impl Plan {
     #[cold]
     fn wrong_kind(&self, row: u64, column: usize, text: &[u8], what: &str) -> Error {
         let name = &self.names[column];
-        let help = format!("repair the value, or read the whole column as text with --text {name}");
+        let help = Help::from(["repair the value".into(), Remedy::ReadAsText(Some(name.to_string()))]);
         let what = format!("'{}' {what}", shown(text));
         cell(self.input.path(), row, Some(name), what, Some(help))
     }
@@ -479,7 +486,7 @@ mod tests {
         let text = "a,b,c\n".to_string() + &"1,true,x\n".repeat(ROWS_LOOKED_AT as usize) + row;
         let part = open(text.as_bytes(), b',', true, 1 << 12).unwrap();
         let error = read(&part, &[0, 1, 2]).unwrap_err();
-        (error.to_string(), error.help())
+        (error.to_string(), error.help().map(|help| help.to_string()))
     }
 
     #[test]
@@ -586,10 +593,10 @@ mod tests {
 
         let (message, help) = error_late("12x,false,y\n");
         assert_eq!(message, "'a.csv', row 10001, column 'a': '12x' is not a number");
-        assert_eq!(help.as_deref(), Some("repair the value, or read the whole column as text with --text a"));
+        assert_eq!(help.as_deref(), Some("repair the value, or read the column as text with text=a"));
         let (message, help) = error_late("3,\"mayb,e\",y\n");
         assert_eq!(message, "'a.csv', row 10001, column 'b': 'mayb,e' is neither true nor false");
-        assert_eq!(help.as_deref(), Some("repair the value, or read the whole column as text with --text b"));
+        assert_eq!(help.as_deref(), Some("repair the value, or read the column as text with text=b"));
         assert_eq!(error_late("3\n").0, "'a.csv', row 10001: has 1 field where the header has 3");
         assert_eq!(
             error_late("3,true,y,z,\"1,2\"\n").0,

@@ -9,7 +9,7 @@ use memchr::memchr;
 use super::chunk::without_mark;
 use super::input::{Compression, Input};
 use super::libsvm;
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Result, Setting};
 
 /// Bytes of a file from which its format is detected.
 const HEAD: u64 = 1 << 16;
@@ -57,7 +57,7 @@ impl FromStr for Format {
     fn from_str(name: &str) -> Result<Format> {
         Format::NAMES.iter().find(|(known, _)| *known == name).map(|(_, format)| *format).ok_or_else(|| {
             let known: Vec<&str> = Format::NAMES.iter().map(|(known, _)| *known).collect();
-            Error::setting("--format", format!("'{name}' is none of {}", known.join(", ")))
+            Error::setting(Setting::Format, format!("must be one of {}, but is '{name}'", known.join(", ")))
         })
     }
 }
@@ -82,8 +82,8 @@ pub(super) fn detect(input: &Input, format: Option<Format>) -> Result<(Compressi
 }
 
 fn detect_format(path: &Path, head: &[u8]) -> Result<Format> {
-    let refused = |what: &str, help: &str| -> Error {
-        let (what, help) = (what.to_string(), Some(help.to_string()));
+    let refused = |what: &str, help: &'static str| -> Error {
+        let (what, help) = (what.to_string(), Some(help.into()));
         ErrorKind::Malformed { path: path.to_path_buf(), what, help }.into()
     };
     match head {
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!("arrow".parse::<Format>().unwrap(), Format::ArrowFile);
         assert_eq!(
             "excel".parse::<Format>().unwrap_err().to_string(),
-            "--format: 'excel' is none of parquet, csv, tsv, ndjson, libsvm, arrow, arrow-stream"
+            "format must be one of parquet, csv, tsv, ndjson, libsvm, arrow, arrow-stream, but is 'excel'"
         );
     }
 }

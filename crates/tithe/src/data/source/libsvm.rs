@@ -13,7 +13,7 @@ use super::part::{Indices, Part, check_columns};
 use super::text::{BadRow, Chunks, RowParser, TextFile, TextUnit};
 use super::token::{number, shown};
 use super::{Scan, Unit};
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::data::block::{Column, Field, Kind, Segment, TextBuilder};
 
 /// The largest number of features: once read, columns are dense.
@@ -75,13 +75,13 @@ pub(super) fn common_indices(
     let all = parts.reduce(|a, b| Indices { first: a.first.min(b.first), last: a.last.max(b.last) });
     let last = all.map_or(0, |all| all.last).max(at_least.unwrap_or(0));
     let has_zero = all.is_some_and(|all| all.first == 0);
-    let refused = |what: String, help: &str| -> Error {
-        ErrorKind::Malformed { path: path.to_path_buf(), what, help: Some(help.to_string()) }.into()
+    let refused = |what: String, help: Help| -> Error {
+        ErrorKind::Malformed { path: path.to_path_buf(), what, help: Some(help) }.into()
     };
     if has_zero && zero_based == Some(false) {
         return Err(refused(
             "feature index 0 occurs, but indices begin at 1".to_string(),
-            "say --zero-based",
+            Remedy::set(Setting::ZeroBased, true).into(),
         ));
     }
     let first = if zero_based.unwrap_or(has_zero) { 0 } else { 1 };
@@ -89,7 +89,7 @@ pub(super) fn common_indices(
     if features > u64::from(MOST_FEATURES) {
         return Err(refused(
             format!("has {features} features; {MOST_FEATURES} is the most"),
-            "reduce them first, for example by hashing or by leaving out rare ones",
+            "reduce them first, for example by hashing or by leaving out rare ones".into(),
         ));
     }
     Ok(Indices { first, last })

@@ -11,7 +11,7 @@ use super::chunk::{Chunk, without_mark};
 use super::guess::Guess;
 use super::input::{Compression, Input};
 use super::text::{BadRow, RowParser, TextFile, TextFormat, TextPart, field};
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::data::block::{Column, Field, INEXACT, Kind, MISSING, Segment, TextBuilder};
 
 /// Names and kinds of the columns are taken from this many rows.
@@ -147,7 +147,7 @@ impl<'de> Deserialize<'de> for UniqueKeys {
 fn object(path: &Path, row: u64, line: &[u8]) -> Result<Map<String, Value>> {
     serde_json::from_slice(line).map(|UniqueKeys(object)| object).map_err(|error| {
         let what = format!("is not a JSON object ({error})");
-        let help = Some("write one flat JSON object a line".to_string());
+        let help = Some("write one flat JSON object per line".into());
         ErrorKind::Cell { path: path.to_path_buf(), row, column: None, what, help }.into()
     })
 }
@@ -231,9 +231,10 @@ impl Plan {
                 row,
                 column: Some(new.clone()),
                 what: format!("none of the first {ROWS_LOOKED_AT} rows has this key"),
-                help: Some(
-                    "name the columns to use with --features, or move this row to the top".to_string(),
-                ),
+                help: Some(Help::from([
+                    Remedy::using("name the columns to use", Setting::Features),
+                    "move this row to the top".into(),
+                ])),
             }
             .into());
         }

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::data::block::{Field, Kind};
 
 use super::Scan;
@@ -55,7 +55,7 @@ pub(super) trait Part: Send + Sync {
         Err(ErrorKind::Malformed {
             path: self.file().to_path_buf(),
             what: "is in a format that cannot be read as it comes".to_string(),
-            help: Some("feed CSV, TSV, LIBSVM, NDJSON or an Arrow stream".to_string()),
+            help: Some("feed CSV, TSV, LIBSVM, NDJSON or an Arrow stream".into()),
         }
         .into())
     }
@@ -89,13 +89,13 @@ pub(super) struct Indices {
 pub(super) fn check_columns(fields: &[Field], columns: &[usize]) -> Result<()> {
     for &column in columns {
         let Some(field) = fields.get(column) else {
-            return Err(Error::setting("columns", format!("there is no column at position {column}")));
+            return Err(Error::setting(Setting::Columns, format!("has no position {column}")));
         };
         if field.kind == Kind::Unsupported {
             return Err(ErrorKind::Column {
                 column: field.name.clone(),
                 what: format!("values of type {} cannot be used", field.data_type),
-                help: Some(format!("leave it out with --exclude {}", field.name)),
+                help: Some(Remedy::ExcludeColumn(Some(field.name.clone())).into()),
             }
             .into());
         }
@@ -104,14 +104,14 @@ pub(super) fn check_columns(fields: &[Field], columns: &[usize]) -> Result<()> {
 }
 
 /// Returns an error if a name occurs twice.
-pub(super) fn check_names(path: &Path, names: &[String], help: Option<&str>) -> Result<()> {
+pub(super) fn check_names(path: &Path, names: &[String], help: Option<Help>) -> Result<()> {
     let mut seen = hashbrown::HashSet::with_hasher(std::hash::RandomState::new());
     for name in names {
         if !seen.insert(name) {
             return Err(ErrorKind::Malformed {
                 path: path.to_path_buf(),
                 what: format!("two columns are named '{name}'"),
-                help: help.map(str::to_string),
+                help,
             }
             .into());
         }

@@ -35,8 +35,8 @@ impl Fault {
         }
     }
 
-    pub fn help(self) -> String {
-        "put a field that contains quotes between quotes, and double each quote within it".to_string()
+    pub fn help(self) -> &'static str {
+        "put a field that contains quotes between quotes, and double each quote within it"
     }
 }
 
