@@ -166,7 +166,7 @@ pub fn generate<'py>(
     // The columns, and a copy of all of them in one vector.
     let bytes = rows.saturating_mul(16 * (recipe.dim() as u64 + 1));
     if bytes > physical_memory().unwrap_or(u64::MAX) {
-        let what = format!("needs more memory than this machine has: give a path to write them to a file");
+        let what = "needs more memory than this machine has: give a path to write them to a file".to_string();
         return Err(to_python(py, &Error::setting(Setting::Rows, what)));
     }
     let made = run(watcher, move |_| Ok(recipe.data(Seed(seed), rows as usize)))?;
