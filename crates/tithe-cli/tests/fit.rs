@@ -322,7 +322,7 @@ fn a_label_with_one_class() {
 fn a_prior_that_moves_the_mode_away_from_the_certified_one_gives_a_warning() {
     let scratch = Scratch::with_csv(Mixed::new(2_000).csv());
     scratch.build("data.csv --label y --size 200");
-    let warning = "warning: the coreset was weighed for priors normal:2, and these move the mode ";
+    let warning = "warning: the coreset was calibrated for priors normal:2, and these move the mode ";
     for (prior, is_far) in
         [("normal:2", false), ("normal:1", false), ("cauchy:2.5", false), ("normal:0.02", true)]
     {

@@ -274,7 +274,7 @@ fn large_row_groups_of_parquet_are_shared_and_cut_where_blocks_begin() {
         .map(|(name, batch)| write(&folder, name, parquet_bytes(batch, 1 << 20)));
     let source = open(&paths, &OpenOptions::default()).unwrap();
     let units = units(&*source, &[0, 1]);
-    // Every unit goes on where the last one ended, and its segments end where blocks do.
+    // Every unit starts where the last one ended, and its segments end where blocks do.
     let mut row = 0;
     for (first_row, lengths) in &units {
         assert_eq!(*first_row, Some(row as u64));

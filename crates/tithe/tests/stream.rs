@@ -211,7 +211,7 @@ fn a_block_that_cannot_be_used_changes_nothing() {
     };
     let before = (tree.blocks(), weights(&tree));
     let error = tree.push(rows(&columns, 6_000..8_000), &Silent).expect_err("infinite").to_string();
-    // The row is told as the stream counts it.
+    // The error gives the row as the stream counts it.
     assert!(error.contains("1 infinite, the first in row 7124"), "{error}");
     assert_eq!((tree.blocks(), weights(&tree)), before);
 }
@@ -248,14 +248,14 @@ fn a_stream_in_memory_is_the_one_on_disk() {
         |stream: &Stream| coreset_bytes(&stream.snapshot(&Silent).expect("a snapshot")).expect("bytes");
     assert_eq!(bytes(&in_memory), bytes(&on_disk));
     assert_eq!(before.expect("a clone").progress().rows, 3_300);
-    // Nothing is on disk before it is told to save.
+    // Nothing is on disk before it is asked to save.
     let there = || std::fs::exists(folder.path().join("manifest.json")).expect("readable");
     assert!(!there());
     on_disk.save().expect("saved");
     assert!(there());
 }
 
-/// An observer who has had enough.
+/// An observer that cancels.
 struct Impatient;
 
 impl Observer for Impatient {
@@ -295,7 +295,7 @@ fn who_stops_in_the_middle_of_a_block_loses_nothing() {
     }
 }
 
-/// A block of one class cannot be learnt from: nothing of it is kept, and nobody is told that it were.
+/// A block with one class only cannot be learnt from: none of its rows are kept, and none are reported as kept.
 #[test]
 fn a_block_that_fails_is_not_saved() {
     let mut columns: Table2 = Recipe::Mixture.data(Seed(2), 1_500).columns();

@@ -1,4 +1,4 @@
-//! The certificate of a coreset of any method: the full data's mode by Newton passes, then the two posteriors compared.
+//! Certifies a coreset of any method: finds the full data's mode and compares the two posteriors.
 
 use crate::base::error::{Error, Result, Setting};
 use crate::coreset::Coreset;
@@ -7,12 +7,12 @@ use crate::encoding::full_data::{Identity, identity_as};
 use crate::engine::Engine;
 use crate::mode::search::{Pilot, Search};
 
-/// How to certify.
+/// Settings of a certification.
 #[derive(Clone, Copy, Debug)]
 pub struct CertifySettings {
     /// Standard deviation of the normal prior of both posteriors, on the model's scale.
     pub prior_scale: f64,
-    /// Go on with data that is not what was recorded.
+    /// Continue with data that is not what was recorded.
     pub force: bool,
 }
 
@@ -22,21 +22,21 @@ impl Default for CertifySettings {
     }
 }
 
-/// What was found.
+/// The result of a certification.
 #[derive(Clone, Debug)]
 pub struct Certified {
     /// How far the coreset's posterior is from the full data's.
     pub certificate: Certificate,
-    /// The data.
+    /// Number of rows and fingerprint of the data.
     pub identity: Identity,
-    /// Whether it is what was recorded.
+    /// Whether the data is what was recorded.
     pub same_data: bool,
 }
 
 /// Certifies a coreset against an engine's rows, opened as the coreset's encoding says.
 ///
 /// # Errors
-/// If the rows are not those that the coreset stands for (unless forced), or a posterior has no mode.
+/// If the rows are not those that the coreset represents (unless forced), or a posterior has no mode.
 pub fn certify(engine: &impl Engine, coreset: &Coreset, settings: &CertifySettings) -> Result<Certified> {
     if !(settings.prior_scale > 0.0 && settings.prior_scale.is_finite()) {
         let what = format!("must be positive, but is {}", settings.prior_scale);

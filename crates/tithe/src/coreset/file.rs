@@ -18,7 +18,7 @@ use crate::data::sink::rows::all_rows;
 use crate::data::source::{Input, OpenOptions, open_inputs};
 use crate::encoding::Encoding;
 
-/// The story of a coreset file.
+/// The metadata of a coreset file.
 #[derive(Debug, Serialize, Deserialize)]
 struct CoresetMetadata {
     file: String,

@@ -1,4 +1,4 @@
-//! Coresets of coresets: union, which loses nothing, and compression, for a coreset is weighted data like any other.
+//! Merges coresets: their union, which is exact, compressed like any other weighted data.
 
 use arrow_schema::DataType;
 use rand::Rng as _;
@@ -19,9 +19,9 @@ use crate::encoding::{Coding, Encoding, Feature};
 use crate::engine::{EngineSettings, LocalEngine, Missing};
 use crate::model::quadratic::Quadratic;
 
-/// Joins coresets that were made apart, as if their data had been read one after the other.
+/// Merges coresets that were built separately, as if their data had been read one after the other.
 ///
-/// Rows of which there are no more than `settings.size` are kept as they are. Names are what messages call them.
+/// If there are at most `settings.size` rows, they are kept unchanged. The names are for messages.
 ///
 /// # Errors
 /// If there are none, or the encodings do not agree; the message names the first difference.
@@ -44,7 +44,7 @@ pub fn merge(
         moved.push(part);
     }
     let union = union(moved)?;
-    // The parts may have been chosen by the same seed: by the same random numbers again, the second choice would hang on the first.
+    // The parts may have been selected with this seed: with the same random numbers the second selection would depend on the first.
     let which = union.provenance.fingerprint.bits() ^ mix64(union.rows.len() as u64);
     let fresh = Seed(settings.seed.stream(Purpose::Merge, which).next_u64());
     let choice = BuildSettings { seed: fresh, ..settings.clone() };
@@ -55,7 +55,7 @@ pub fn merge(
     Ok(merged)
 }
 
-/// Tells of coresets of the same rows, which then count twice.
+/// Warns about coresets of the same rows, which then count twice.
 fn warn_of_twins(parts: &[(String, Coreset)], observer: &dyn Observer) {
     for (at, (name, part)) in parts.iter().enumerate() {
         let is_same = |(_, other): &&(String, Coreset)| {
@@ -69,7 +69,7 @@ fn warn_of_twins(parts: &[(String, Coreset)], observer: &dyn Observer) {
     }
 }
 
-/// The union of coresets of one encoding, whose rows stand in the order of the input: exact.
+/// The union of coresets of one encoding, in the order of the input: exact.
 pub(crate) fn union(parts: Vec<Coreset>) -> Result<Coreset> {
     let Some(first) = parts.first() else {
         return Err(ErrorKind::NoRows { what: "there are no coresets to join".to_string() }.into());
@@ -92,7 +92,7 @@ pub(crate) fn union(parts: Vec<Coreset>) -> Result<Coreset> {
     Ok(Coreset { fields, rows, weights, encoding, provenance })
 }
 
-/// The story of a union.
+/// The provenance of a union.
 fn joined(parts: &[&Provenance]) -> Provenance {
     let first = parts[0];
     let sum = |fact: fn(&Provenance) -> u64| parts.iter().map(|part| fact(part)).sum();
@@ -108,7 +108,7 @@ fn joined(parts: &[&Provenance]) -> Provenance {
     let composed: Vec<Composition> = parts.iter().map(|part| part.composed()).collect();
     let kl = parts.iter().zip(&composed).map(|(part, composed)| Some(composed.kl? * part.mass / mass)).sum();
     let bounds: Option<Vec<_>> = composed.iter().map(|part| part.bound).collect();
-    // A union is no better than the worst of its parts; those that lose nothing have no say.
+    // A union is no better than the worst of its parts; exact parts do not count.
     let worst_method = parts.iter().filter(|part| !part.exact).map(|part| part.method).max();
     Provenance {
         method: worst_method.unwrap_or(first.method),
@@ -139,8 +139,8 @@ fn joined(parts: &[&Provenance]) -> Provenance {
     }
 }
 
-/// A coreset of a coreset, of the size asked for; the coreset itself where it is no larger than that, and has nothing to make up for.
-/// And what it leaves.
+/// Compresses a coreset to the size asked for, and returns the residual as well. A coreset that is no larger than that is
+/// returned unchanged, unless it has to compensate a carried residual.
 pub(crate) fn compress(
     union: Coreset,
     settings: &BuildSettings,
@@ -170,7 +170,7 @@ pub(crate) fn compress(
     Ok((Coreset { fields, rows, weights: built.weights, encoding, provenance }, residual))
 }
 
-/// Weighted rows as a table to build from, and the encoding that knows of the weights.
+/// Weighted rows as a table to build from, and the encoding with the weight column.
 fn weighted_table(
     fields: &[Field],
     rows: &RowSet,
@@ -193,7 +193,8 @@ fn weighted_table(
     Ok((table, Encoding { weight: Some(weight), ..encoding.clone() }))
 }
 
-/// The story of a compressed coreset: the data's from before, the choice from the step, and what all steps add to the KL.
+/// The provenance of a compressed coreset: facts about the data from `before`, about the selection from the `step`, and the KL
+/// of all steps.
 fn compressed(before: Provenance, step: Provenance, kl: Option<f64>) -> Provenance {
     let was = before.composed();
     let composition = Composition {
@@ -217,7 +218,8 @@ fn compressed(before: Provenance, step: Provenance, kl: Option<f64>) -> Provenan
     }
 }
 
-/// Passes over a few thousand rows are not worth a progress bar, and what they warn of is known from the rows themselves.
+/// An observer that passes on nothing but a cancellation: passes over a few thousand rows need no progress bar, and their
+/// warnings were given when the rows were read.
 pub(crate) struct Quiet<'a>(pub &'a dyn Observer);
 
 impl Observer for Quiet<'_> {
@@ -229,7 +231,7 @@ impl Observer for Quiet<'_> {
 }
 
 /// The encoding of all parts, if they agree: the same columns, classes and levels. Means and scales that each part learnt
-/// from its own rows are pooled, and the reference level is the first part's, for rows are kept in the user's units.
+/// from its own rows are pooled, and the reference level is the first part's, because rows are kept in the user's units.
 fn agreed(parts: &[(String, Coreset)]) -> Result<Encoding> {
     let Some(((first_name, first), others)) = parts.split_first() else {
         return Err(ErrorKind::NoRows { what: "there are no coresets to join".to_string() }.into());
@@ -257,7 +259,7 @@ fn knows_levels_of(one: &Coreset, other: &Coreset) -> bool {
     features.all(|(one, other)| all_levels(other).into_iter().all(|level| one.knows(level)))
 }
 
-/// The first thing in which two encodings differ, other than by what was learnt from the rows.
+/// The first difference between two encodings that was not learnt from the rows.
 fn difference(first: &Coreset, second: &Coreset) -> Option<String> {
     let (a, b) = (&first.encoding, &second.encoding);
     let differ = |what: &str, one: &dyn std::fmt::Display, other: &dyn std::fmt::Display| {
@@ -328,7 +330,7 @@ fn all_levels(feature: &Feature) -> Vec<&String> {
     }
 }
 
-/// What an encoding did with a column of numbers; nothing can be told of a column that is constant.
+/// What an encoding did with a numeric column; unknown for a constant column.
 struct Spread {
     center: f64,
     sd: f64,

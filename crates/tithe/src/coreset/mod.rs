@@ -21,7 +21,7 @@ use crate::data::block::{Column, Field, RowSet};
 use crate::data::points::Points;
 use crate::encoding::{Coding, Encoding, Feature, LabelValue, Scratch};
 
-/// A few weighted rows that stand for all of them.
+/// A few weighted rows that represent all rows of the data.
 #[derive(Clone, Debug)]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Coreset {

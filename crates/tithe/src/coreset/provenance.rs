@@ -1,4 +1,4 @@
-//! How a coreset was made, and what is known of its quality.
+//! How a coreset was made, and what is known about its quality.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,12 +9,12 @@ use crate::coreset::sensitivity::{CenterRule, Radius};
 use crate::data::fingerprint::Fingerprint;
 use crate::engine::Missing;
 
-/// How rows are chosen; from the best way to the baseline.
+/// How rows are chosen, from the best method to the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Method {
-    /// By sensitivity and by what matters near the mode, then weighed so that the posterior is the full data's.
+    /// By sensitivity and by what matters near the mode, then weighted so that the posterior is the full data's.
     Calibrated,
     /// The paper's Algorithm 1: in proportion to the sensitivity bounds.
     Sensitivity,
@@ -41,7 +41,7 @@ pub struct Provenance {
     pub rows_dropped: u64,
     /// The sum of the weights of the rows in use: their number, if they were not weighted.
     pub mass: f64,
-    /// What tells the rows in use from others, whatever their order.
+    /// A fingerprint of the rows in use, independent of their order.
     pub fingerprint: Fingerprint,
     /// Passes over the data.
     pub passes: usize,
@@ -49,18 +49,18 @@ pub struct Provenance {
     pub seed: Seed,
     /// What was done with missing values.
     pub missing: Missing,
-    /// The clustering and what came of it; none for the uniform baseline.
+    /// The clustering and the bounds it gave; none for the uniform baseline.
     pub sensitivity: Option<SensitivityFacts>,
     /// What calibration reached; only for that method, and not where the coreset is exact.
     pub calibration: Option<CalibrationFacts>,
-    /// How it came of other coresets, if it did: of the blocks of a stream, or of those that were merged.
+    /// How it was composed of other coresets: the blocks of a stream, or those that were merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub composition: Option<Composition>,
-    /// Things the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
-/// How a coreset came of others, and what the steps did to the error.
+/// How a coreset was composed of others, and how their errors add up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Composition {
     /// Coresets of rows (not of coresets) that went into it.
@@ -69,26 +69,27 @@ pub struct Composition {
     pub depth: u64,
     /// The composed bound, if every step had one.
     pub bound: Option<Bound>,
-    /// What the steps add to the KL by their certificates, in nats. In a stream that is the last step's, which answers for what those
-    /// before it left; of coresets that were merged, as if their errors were independent, `Σ KL_i·W_i/W`, each in units of the
-    /// posterior of its own mass `W_i`. That is the second order; what comes of the distance between a step's reference point
-    /// and the last is not in it, so the KL to the full data's posterior is more. `None` if a step had no certificate.
+    /// The KL of all steps by their certificates, in nats. In a stream it is that of the last step, which compensates the
+    /// residuals of those before it. For merged coresets errors are taken as independent, `Σ KL_i·W_i/W`, each in units of the
+    /// posterior of its own mass `W_i`. This is the second-order part; the error due to the distance between a step's reference
+    /// point and the last is not included, so the KL to the full data's posterior is larger. `None` if a step had no
+    /// certificate.
     pub kl: Option<f64>,
 }
 
 /// The paper's guarantee, through any number of steps: `1 + ε'' = (1+ε)(1+ε')`, and failures add up.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bound {
-    /// The log-likelihood is off by at most this share of it, anywhere in the ball.
+    /// The relative error of the log-likelihood is at most this, anywhere in the ball.
     pub epsilon: f64,
-    /// The probability that it is off by more.
+    /// The probability that the error is larger.
     pub delta: f64,
     /// The ball's radius, the smallest of all steps; `None` where it holds everywhere.
     pub radius: Option<f64>,
 }
 
 impl Bound {
-    /// The likelihood itself.
+    /// The bound of the likelihood itself.
     pub const EXACT: Bound = Bound { epsilon: 0.0, delta: 0.0, radius: None };
 
     /// Of a union: the worst part (observation 1 of the paper).
@@ -115,7 +116,7 @@ fn smaller(a: Option<f64>, b: Option<f64>) -> Option<f64> {
 }
 
 impl Provenance {
-    /// How it came of others; of a coreset of rows, itself as the only part.
+    /// How it was composed; a coreset of rows is its own only part.
     pub fn composed(&self) -> Composition {
         self.composition.clone().unwrap_or_else(|| Composition {
             parts: 1,
@@ -125,7 +126,7 @@ impl Provenance {
         })
     }
 
-    /// What the last step guarantees against what it was made from.
+    /// The guarantee of the last step, relative to its input.
     pub(crate) fn step_bound(&self) -> Option<Bound> {
         match (self.exact, self.size, &self.sensitivity) {
             (true, ..) => Some(Bound::EXACT),
@@ -165,7 +166,7 @@ pub struct CalibrationFacts {
 pub struct SensitivityFacts {
     /// Number of clusters k.
     pub clusters: usize,
-    /// Which points stood for the groups.
+    /// Which points represented the groups.
     pub centers: CenterRule,
     /// The radius asked for.
     pub radius_rule: Radius,

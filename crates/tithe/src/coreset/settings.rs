@@ -15,7 +15,7 @@ use crate::encoding::survey::EncodingSettings;
 pub struct BuildSettings {
     /// How rows are chosen.
     pub method: Method,
-    /// How many.
+    /// How many rows.
     pub size: Size,
     /// Number of clusters k.
     pub clusters: usize,
@@ -23,9 +23,9 @@ pub struct BuildSettings {
     pub radius: Radius,
     /// The ball's centre: coefficients by name, on the user's own scale; those not named are 0.
     pub theta_star: Vec<(String, f64)>,
-    /// Which points stand for the groups.
+    /// Which points represent the groups in the sensitivity bounds.
     pub centers: CenterRule,
-    /// Whether data of few distinct rows is returned as those rows with their counts.
+    /// Whether data with few distinct rows is returned as those rows with their counts.
     pub collapse: bool,
     /// The seed.
     pub seed: Seed,

@@ -349,8 +349,8 @@ mod tests {
             let apart = Mat::from_fn(all.dim(), 1, |i, _| mode.mode[i] - exact.mode[i]);
             let squared = (apart.transpose() * &exact.precision * &apart)[(0, 0)];
             let relative = (&mode.precision - &exact.precision).norm_l2() / exact.precision.norm_l2();
-            assert!(squared < 1e-16, "off by {squared:e}");
-            assert!(relative < STEADY, "the curvature is off by {relative:e}");
+            assert!(squared < 1e-16, "error {squared:e}");
+            assert!(relative < STEADY, "error of the curvature {relative:e}");
 
             // A first evaluation made by another pass is as good.
             let search = new_search();

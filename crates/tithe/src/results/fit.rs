@@ -270,7 +270,7 @@ fn prior_moves(
     Ok(farthest.filter(|(far, _)| *far > FAR).map(|(far, i)| Finding {
         what: Trouble::PriorMovesMode,
         how_much: format!(
-            "the coreset was weighed for priors normal:{prior_scale}, and these move the mode {far:.1} standard deviations away for '{}'",
+            "the coreset was calibrated for priors normal:{prior_scale}, and these move the mode {far:.1} standard deviations away for '{}'",
             names[i]
         ),
         what_to_do: Help::from([

@@ -1,10 +1,10 @@
 //! The certificate: how far a coreset's posterior is from the full data's, both taken as Gaussian approximations.
 //!
 //! The full data's maximum `θ̂` and Hessian `H` are known from the Newton passes; the coreset's own are a few Newton steps over
-//! its few rows. So the KL here is not a prediction but the figure itself:
+//! its few rows. So this is the KL of the two normal approximations itself, not a prediction of it:
 //! `KL = ½[tr(H̃⁻¹H) − D + (θ̃−θ̂)ᵀH(θ̃−θ̂) + ln det H̃ − ln det H]`.
 //! In the directions whitened by `H` the coreset's Hessian should be the identity: an eigenvalue far below 1 is a direction
-//! of which the coreset does not know what the data know, which a quadratic prediction can hide and this cannot.
+//! about which the coreset has too little information, which a quadratic prediction can hide and this cannot.
 
 use faer::linalg::solvers::Solve;
 use faer::{Mat, MatRef, Par, Side};
@@ -16,20 +16,20 @@ use crate::model::Gaussian;
 use crate::model::divergence::{GOOD, INDISTINGUISHABLE};
 use crate::model::newton::mode_of_points;
 
-/// A whitened eigenvalue below this is a direction the coreset misses: it knows less than half of what the data know.
+/// A whitened eigenvalue below this is a direction that the coreset misses: it retains less than half of the information.
 const DEFICIENT: f64 = 0.5;
 
-/// A direction of which the coreset knows too little.
+/// A direction about which the coreset has too little information.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Deficiency {
-    /// What the coreset knows of it, as a share of what the full posterior knows.
+    /// The coreset's information about it, as a fraction of the full posterior's.
     pub information: f64,
-    /// The coefficients it is made of, the largest first, with the share of each; together nine tenths of it.
+    /// The coefficients with the largest loadings and their shares, which add up to nine tenths.
     pub coefficients: Vec<(usize, f64)>,
 }
 
-/// In a word, how good a coreset is.
+/// A verdict on a coreset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Verdict {
@@ -60,16 +60,16 @@ pub struct Certificate {
     pub information: (f64, f64),
     /// The directions that the coreset misses.
     pub deficiencies: Vec<Deficiency>,
-    /// In a word.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
 /// Which weights were kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Guard {
-    /// The calibrated ones: their certificate is the better.
+    /// The calibrated weights: their certificate is better.
     Calibrated,
-    /// The reference ones of the selection: calibration did not improve on them.
+    /// The weights of the selection: calibration did not improve on them.
     Reference,
 }
 
@@ -100,7 +100,7 @@ impl Certificate {
 
     #[doc(hidden)]
     /// Certifies weighted points against the full posterior. The prior is normal with mean 0 and the given precision for each
-    /// coefficient; `predicted_kl` is passed on.
+    /// coefficient; `predicted_kl` is copied into the certificate.
     ///
     /// # Errors
     /// If the coreset's log-posterior has no maximum that Newton's method can find.
@@ -145,7 +145,7 @@ fn compare(own: &Gaussian, full: &Gaussian, rows: usize, predicted_kl: Option<f6
             help: None,
         })
     })?;
-    // Less than that is rounding, and may be negative.
+    // Smaller eigenvalues are rounding errors, and may be negative.
     let values: Vec<f64> = (0..dim).map(|i| eigen.S()[i].max(f64::EPSILON)).collect();
     let shift: Vec<f64> = own.mean().iter().zip(full.mean()).map(|(a, b)| a - b).collect();
     let mut kl = 0.5 * quadratic(full.precision().as_ref(), &shift);
@@ -289,7 +289,7 @@ mod tests {
         assert!(matches!(certificate.verdict, Verdict::TooSmall { try_size } if try_size > robbed.len()));
     }
 
-    /// With next to no information in a direction, and so little that rounding has the last word.
+    /// A direction with almost no information, down to the level of rounding.
     #[test]
     fn a_direction_without_information_is_no_good_sign() {
         let full = Gaussian::standard(3);

@@ -8,8 +8,8 @@ use rayon::prelude::*;
 /// Columns in a block.
 const BLOCK: usize = 192;
 
-/// Overwrites the lower triangle of a symmetric positive definite matrix by its factor `L`; what stands above the
-/// diagonal afterwards means nothing. False if the matrix is not positive definite to rounding.
+/// Overwrites the lower triangle of a symmetric positive definite matrix by its factor `L`; the entries above
+/// the diagonal are then meaningless. False if the matrix is not positive definite to rounding.
 pub(crate) fn factor(matrix: &mut Mat<f64>) -> bool {
     let order = matrix.ncols();
     for start in (0..order).step_by(BLOCK) {
@@ -18,7 +18,7 @@ pub(crate) fn factor(matrix: &mut Mat<f64>) -> bool {
         let (mut top, _, panel, trailing) = rest.split_at_mut(width, width);
         let Ok(corner) = top.as_ref().llt(Side::Lower) else { return false };
         top.copy_from(corner.L());
-        // The panel: each strip of rows on its own.
+        // The panel: each strip of rows separately.
         let lower = top.as_ref();
         let mut strips = Vec::new();
         let mut remaining = panel;
@@ -31,7 +31,7 @@ pub(crate) fn factor(matrix: &mut Mat<f64>) -> bool {
         strips.par_iter_mut().for_each(|strip| {
             solve_lower_triangular_in_place(lower, strip.as_mut().transpose_mut(), Par::Seq)
         });
-        // The trailing triangle: each block of columns on its own.
+        // The trailing triangle: each block of columns separately.
         let strips: Vec<_> = strips.iter().map(|strip| strip.as_ref()).collect();
         let mut columns = Vec::new();
         let mut remaining = trailing;
@@ -67,7 +67,7 @@ mod tests {
             let lower = Mat::from_fn(order, order, |i, j| if i >= j { matrix[(i, j)] } else { 0.0 });
             let back = &lower * lower.transpose();
             let worst = (&back - &original).norm_max();
-            assert!(worst <= 1e-12 * original.norm_max(), "{order}: off by {worst}");
+            assert!(worst <= 1e-12 * original.norm_max(), "{order}: error {worst}");
         }
     }
 

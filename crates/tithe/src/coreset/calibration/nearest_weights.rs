@@ -1,18 +1,18 @@
 //! Nearest weights: non-negative weights whose features add up to the target as nearly as they can, close to the reference ones.
 //!
-//! With the points' features as the columns of `A`, what should be least over `w ≥ 0` is
+//! With the points' features as the columns of `A`, the weights minimise over `w ≥ 0`
 //! `f(w) = ½‖Aw − b‖² + ½ρ Σ_m (w_m − w⁰_m)²/w⁰_m`, a calibration estimator of survey sampling (Deville and
-//! Särndal 1992). Of the two ways the first leads there, the second near.
+//! Särndal 1992). There are two solvers; the first is exact, the second approximate.
 //!
 //! *Dual*, for few features: `w = w⁰ ∘ max(0, 1 + Aᵀλ)`, and a semismooth Newton method with a line search finds the
-//! `λ` of dimension d. No row is lost that need not be.
+//! `λ` of dimension d.
 //!
 //! *Support*, for features as many as rows or more: the minimum without `w ≥ 0` is one linear system of dimension M,
-//! whose matrix is the closed-form Gram matrix. Rows with a negative weight leave and the rest is solved again, until
-//! none is left. The weights are then optimal among those of the rows that stayed; whether a row that left should come
-//! back is for pricing to find, not for the solver. One Cholesky factor serves all these solves: with `Q = LLᵀ` and the leaving rows `T`, the
+//! whose matrix is the closed-form Gram matrix. Rows with a negative weight are dropped and the system is solved again, until
+//! there are none. The weights are then optimal for the rows that remain; whether a dropped row should return is decided by
+//! pricing. One Cholesky factor serves all these solves: with `Q = LLᵀ` and the dropped rows `T`, the
 //! solution that is 0 on `T` is `w − Q⁻¹E_T ((Q⁻¹)_TT)⁻¹ w_T`. Where the matrix would not fit, conjugate gradients
-//! with products `A·` and `Aᵀ·` take its place.
+//! with products `A·` and `Aᵀ·` are used instead.
 
 use faer::linalg::matmul::triangular::{BlockStructure, matmul as matmul_triangular};
 use faer::linalg::solvers::Solve;
@@ -26,17 +26,17 @@ use crate::model::local_features::{LocalFeatures, LocalSum};
 const DUAL_FEATURES: usize = 600;
 /// The dual's gradient, relative to the target, at which it is solved.
 const DUAL_TOLERANCE: f64 = 1e-7;
-/// Above this many rows the Gram matrix gives way to conjugate gradients.
+/// Above this many rows conjugate gradients replace the Gram matrix.
 const GRAM_ROWS: usize = 5_000;
 /// Newton steps of the dual, or solves of one support, at most.
 const NEWTON_STEPS: usize = 60;
 /// Conjugate gradients stop at this residual, relative to the right-hand side, or after so many products.
 const GRADIENTS_TOLERANCE: f64 = 1e-7;
 const GRADIENTS_PRODUCTS: usize = 400;
-/// How often weights are changed, and the conjugate gradients of each time.
+/// How often weights are changed approximately, and by how many conjugate gradient steps each time.
 const CHANGES: usize = 2;
 const CHANGE_PRODUCTS: usize = 8;
-/// Every row keeps at least this share of its weight: a direction that no row speaks of is lost for good.
+/// Every row keeps at least this fraction of its weight: a direction without any row is lost for good.
 const KEPT: f64 = 0.5;
 /// The ridge that keeps every system positive definite, whatever the reference weights are, relative to a unit diagonal.
 const LEAST_RIDGE: f64 = 1e-11;
@@ -55,7 +55,7 @@ pub struct Weights {
 /// The weights nearest to `reference` (all positive) that meet `target`.
 ///
 /// `nearness` is what it costs, in nats, to change every weight by its own size: `ρ = nearness / Σ w⁰`.
-/// The smaller it is, the more exactly the target is met; it may not be 0, for it decides between the many weights that
+/// The smaller it is, the more exactly the target is met. It must not be 0, because it decides between the many weights that
 /// meet the target equally well.
 pub fn nearest_weights(
     features: &LocalFeatures,
@@ -64,7 +64,7 @@ pub fn nearest_weights(
     nearness: f64,
 ) -> Weights {
     let ridge = ridge(reference, nearness);
-    // Reference weights that span very many orders of magnitude leave the dual no digits; the support needs none of them.
+    // The dual loses all digits if reference weights span very many orders of magnitude; the support solver does not.
     let few_features = features.feature_count() <= features.len().min(DUAL_FEATURES);
     let dual = if few_features { by_dual(features, target, reference, ridge) } else { None };
     let (weights, solves) = dual.unwrap_or_else(|| by_support(features, target, reference, ridge, GRAM_ROWS));
@@ -72,9 +72,8 @@ pub fn nearest_weights(
     Weights { weights, residual, solves }
 }
 
-/// Weights near `reference` (all positive) that come nearer to `target`, for where it need not be met: a few changes by a few
-/// conjugate gradients, each of which costs as much as two sums of all features. Stopped early, they change the weights where
-/// that helps the most.
+/// Weights near `reference` (all positive) that come nearer to `target` without meeting it: a few conjugate gradient steps,
+/// each of which costs as much as two sums of all features. Stopped early, they change the weights where that helps most.
 pub fn approximate_weights(features: &LocalFeatures, target: &LocalSum, reference: &[f64]) -> Weights {
     let mut weights = reference.to_vec();
     let mut residual = target.minus(&features.sum(&weights));
@@ -98,7 +97,7 @@ pub fn approximate_weights(features: &LocalFeatures, target: &LocalSum, referenc
 }
 
 impl LocalFeatures {
-    /// The change of weights that takes off the most of a residual, in a few conjugate gradients for
+    /// The change of weights that reduces a residual most, by a few conjugate gradient steps for
     /// `S(AᵀA)S v = SAᵀr` with `S = diag √w`, so that every weight changes in proportion to itself.
     fn weight_change(&self, residual: &LocalSum, weights: &[f64]) -> Vec<f64> {
         let roots: Vec<f64> = weights.iter().map(|weight| weight.sqrt()).collect();
@@ -134,7 +133,7 @@ fn ridge(reference: &[f64], nearness: f64) -> f64 {
     if total > 0.0 { nearness / total } else { nearness }
 }
 
-/// Semismooth Newton for `G(λ) = A w(λ) − b + ρλ = 0`, the gradient of the convex dual; nothing if it does not get there.
+/// Semismooth Newton for `G(λ) = A w(λ) − b + ρλ = 0`, the gradient of the convex dual; `None` if it does not converge.
 fn by_dual(
     features: &LocalFeatures,
     target: &LocalSum,
@@ -216,7 +215,7 @@ fn by_dual(
     (square(&gradient) <= DUAL_TOLERANCE * DUAL_TOLERANCE * square(&b)).then_some((weights, solves))
 }
 
-/// The minimum on a support that only shrinks: every row whose weight would be negative leaves it. Above `gram_rows` rows
+/// The minimum on a support that only shrinks: every row whose weight would be negative is dropped. Above `gram_rows` rows
 /// it is found by conjugate gradients.
 fn by_support(
     features: &LocalFeatures,
@@ -256,10 +255,10 @@ fn by_support(
     (weights, solves)
 }
 
-/// The solution of a system, 0 or negative in the rows that must leave.
+/// The solution of a system, 0 or negative in the rows that must be dropped.
 struct Solution {
     values: Vec<f64>,
-    /// True if the values are optimal as they are: the rows that left count as 0 in them.
+    /// True if the values are optimal, with 0 for the dropped rows.
     settled: bool,
 }
 
@@ -271,7 +270,7 @@ struct System<'a> {
 }
 
 impl System<'_> {
-    /// Solves `Qv = right`, then again with the negative entries held at 0, on the one factor for as long as few have left.
+    /// Solves `Qv = right`, then again with the negative entries held at 0, with the same factor as long as few are dropped.
     fn solve_by_gram(&self, right: &[f64], solves: &mut usize) -> Solution {
         let count = right.len();
         let mut matrix = self.features.gram(self.features);
@@ -283,7 +282,7 @@ impl System<'_> {
         }
         *solves += 1;
         if !factor(&mut matrix) {
-            // Cannot be with a ridge well above rounding; the diagonal alone is then the best there is.
+            // Impossible with a ridge well above rounding; the diagonal alone is then the best approximation.
             return Solution { values: right.to_vec(), settled: true };
         }
         let lower = matrix.as_ref();
@@ -300,7 +299,7 @@ impl System<'_> {
             if leaving.is_empty() {
                 break true;
             }
-            // The work grows with the rows that left; from here a new factor is cheaper.
+            // The work grows with the dropped rows; from here a new factor is cheaper.
             if left.len() > count / 8 {
                 break false;
             }
@@ -414,7 +413,7 @@ mod tests {
 
     #[test]
     fn approximate_weights_come_nearer() {
-        // d = 44 features, 60 rows whose reference weights are off by up to a half.
+        // d = 44 features, 60 rows whose reference weights have errors of up to a half.
         let (map, points) = example(8, 60, 3);
         let features = map.features(&points);
         let target = features.sum(&points.weights());

@@ -1,4 +1,4 @@
-//! Choosing rows and weights from the pool: solve, drop what is not needed, price, add, and solve again.
+//! Chooses rows and weights from the pool: solve for weights, drop rows of weight 0, price the pool, add rows, solve again.
 
 use rayon::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::data::points::Points;
 use crate::model::local_features::{LocalMap, LocalSum};
 use crate::reservoir::pool::Pool;
 
-/// Where weights alone can meet the target, nearness may count this much less: the target is then met exactly.
+/// Where weights alone can meet the target, nearness counts this much less: the target is then met exactly.
 const WEIGHTS_ALONE: f64 = 1e-3;
 
 /// How to calibrate.
@@ -33,7 +33,7 @@ impl Default for CalibrationSettings {
 /// Rows of the pool and their weights.
 #[derive(Clone, Debug)]
 pub struct Calibrated {
-    /// The rows, as places in the pool, ascending.
+    /// Indices of the rows in the pool, ascending.
     pub rows: Vec<usize>,
     /// Their weights, all positive.
     pub weights: Vec<f64>,
@@ -46,7 +46,7 @@ pub struct Calibrated {
 }
 
 /// How many rows each race of the pool should keep for a coreset of `size` rows of dimension `dim`: enough to choose from,
-/// with points of both races within a gigabyte. Their rows as the user has them come to as much again.
+/// with points of both races within a gigabyte. Their rows in the user's units take as much again.
 pub fn pool_capacity(size: usize, dim: usize) -> usize {
     const CHOICE: usize = 10;
     const MOST_NUMBERS: usize = 1 << 26;
@@ -95,7 +95,7 @@ pub fn calibrate(
         if enough || round == settings.rounds || rows.len() >= size {
             break;
         }
-        // The room left is spread over the rounds left, so that the last finds the size full.
+        // The rows still to be added are spread over the remaining rounds.
         let wanted = (size - rows.len()).div_ceil(settings.rounds - round);
         let scores = features.scores(&residual);
         let added = price(&scores, &norms, &rows, wanted, seed, round);
@@ -118,8 +118,8 @@ pub fn calibrate(
     }
 }
 
-/// Takes the first `size` rows of the pool, and weights that come near to `target`: for one of many steps, each of which
-/// makes up for what those before it left.
+/// Takes the first `size` rows of the pool, with weights that come near to `target`: for one of many steps, each of which
+/// compensates the residual of those before it.
 pub fn approximate(pool: &Pool, map: &LocalMap, target: &LocalSum, size: usize) -> Calibrated {
     let rows = pool.first(size);
     let all = pool.reference_weights(size);
@@ -132,7 +132,7 @@ pub fn approximate(pool: &Pool, map: &LocalMap, target: &LocalSum, size: usize) 
 }
 
 /// Prices the pool: a row's score is `F_n·r/‖F_n‖`, whose square is what adding that row alone would take off `‖r‖²`. Of the
-/// rows with a positive score `count` are chosen at random in proportion to the square, so that they are not all alike.
+/// rows with a positive score, `count` are selected at random in proportion to the square, so that they are not all similar.
 fn price(
     scores: &[f64],
     norms: &[f64],
