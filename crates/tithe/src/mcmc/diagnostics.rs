@@ -380,6 +380,7 @@ pub enum Trouble {
 }
 
 impl Finding {
+    #[doc(hidden)]
     /// The warning in the words of a front end.
     pub fn message(&self, wording: &dyn Wording) -> String {
         format!("{}; {}", self.how_much, self.what_to_do.words(wording))

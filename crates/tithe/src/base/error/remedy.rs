@@ -84,31 +84,37 @@ pub enum Remedy {
 }
 
 impl Remedy {
+    #[doc(hidden)]
     /// Gives a setting this value.
     pub fn set(setting: Setting, value: impl Into<Value>) -> Remedy {
         Remedy::Set { setting, value: value.into() }
     }
 
+    #[doc(hidden)]
     /// Gives a setting another value, such as "a larger" one.
     pub fn choose(which: &'static str, setting: Setting) -> Remedy {
         Remedy::Choose { setting, which }
     }
 
+    #[doc(hidden)]
     /// Does something by means of a setting.
     pub fn using(action: &'static str, setting: Setting) -> Remedy {
         Remedy::Using { action, setting }
     }
 
+    #[doc(hidden)]
     /// Does something, for example by giving a setting this value.
     pub fn example(action: &'static str, setting: Setting, value: impl Into<Value>) -> Remedy {
         Remedy::Example { action, setting, value: value.into() }
     }
 
+    #[doc(hidden)]
     /// Does something by means of an operation.
     pub fn run(action: &'static str, operation: Operation) -> Remedy {
         Remedy::Run { action, operation }
     }
 
+    #[doc(hidden)]
     /// The remedy in the words of a front end.
     pub fn words(&self, wording: &dyn Wording) -> String {
         if let Some(words) = wording.remedy(self) {
@@ -169,6 +175,7 @@ impl Help {
         &self.0
     }
 
+    #[doc(hidden)]
     /// The sentence in the words of a front end.
     pub fn words(&self, wording: &dyn Wording) -> String {
         let words: Vec<String> = self.0.iter().map(|remedy| remedy.words(wording)).collect();
