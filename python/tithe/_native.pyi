@@ -64,7 +64,7 @@ class Stream:
     def unpack(
         manifest: str,
         levels: Sequence[bytes | None],
-        remainder: bytes | None,
+        residual: bytes | None,
         pending: bytes | None,
         options: Options,
     ) -> Stream: ...
