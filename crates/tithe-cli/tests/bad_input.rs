@@ -498,11 +498,11 @@ fn invalid_flag_values() {
     for (line, message) in [
         (
             "--radius wide",
-            "invalid value 'wide' for '--radius <R>': --radius: expected a number, auto or auto:A",
+            "invalid value 'wide' for '--radius <R>': radius must be a number, auto or auto:A, but is '",
         ),
         (
             "--radius auto:x",
-            "invalid value 'auto:x' for '--radius <R>': --radius: expected a number, auto or auto:A",
+            "invalid value 'auto:x' for '--radius <R>': radius must be a number, auto or auto:A, but is '",
         ),
         (
             "--memory lots",

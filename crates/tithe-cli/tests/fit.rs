@@ -294,7 +294,7 @@ fn separated_classes_are_an_error_with_a_flat_prior_and_a_warning_with_others() 
         assert_eq!(outcome.code, Some(0));
         assert_eq!(
             outcome.err,
-            "warning: the coefficients separate the two classes of these rows perfectly (or there is only one class), so the prior alone bounds their size; look for a column that gives the label away, or choose the --prior with care\n"
+            "warning: the coefficients separate the two classes of these rows perfectly (or there is only one class), so the prior alone bounds their size; look for a column that determines the label, or use a well-considered --prior\n"
         );
         let strict = scratch.run(&format!("fit data.csv --label y --strict --sampler {sampler}"));
         assert_eq!(strict.code, Some(1));
@@ -382,7 +382,7 @@ fn a_column_named_like_a_statistic_keeps_its_name() {
         &scratch,
         "fit data.csv --label y",
         1,
-        "error: column 'intercept': two coefficients would have this name\n  help: rename the column, leave it out with --exclude, or use --no-intercept\n",
+        "error: column 'intercept': two coefficients would have this name\n  help: rename the column, leave the column out with --exclude, or use --no-intercept\n",
     );
 }
 
