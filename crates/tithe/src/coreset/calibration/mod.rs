@@ -2,15 +2,15 @@
 //!
 //! Gradient and Hessian of the log-likelihood at the full data's mode determine the posterior to second order. For each
 //! row they are a vector of local features `F(z)` ([`local_features`](crate::model::local_features)); calibration chooses
-//! rows and weights with `Σ_m w_m F(z_m) ≈ b = Σ_n F(z_n)`. The steps of [`calibrated_coreset`], one file each:
+//! rows and weights with `Σ_m w_m F(z_m) ≈ b = Σ_n F(z_n)`. The steps of `calibrated_coreset`, one file each:
 //!
 //! 1. [`mode`](crate::mode): the full data's mode, gradient and Hessian, in a few passes;
-//! 2. [`reference`]: the features' map and the target `b`;
-//! 3. [`candidates`]: one pass that keeps a pool of rows to choose from;
-//! 4. [`choice`]: rows and weights by [`pricing`] and [`nearest_weights`];
-//! 5. [`certificate`]: how far the coreset's posterior is from the full data's.
+//! 2. `reference`: the features' map and the target `b`;
+//! 3. `candidates`: one pass that keeps a pool of rows to choose from;
+//! 4. `choice`: rows and weights by `pricing` and `nearest_weights`;
+//! 5. `certificate`: how far the coreset's posterior is from the full data's.
 //!
-//! A stream or merge passes in a [`task::Task`] that says what is to be matched besides the rows.
+//! A stream or merge passes in a `task::Task` that says what is to be matched besides the rows.
 
 pub(crate) mod candidates;
 pub mod certificate;
