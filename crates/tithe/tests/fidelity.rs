@@ -194,7 +194,7 @@ fn check(name: &str, size: usize, limit: f64) {
         if let Some(facts) = &coreset.provenance.calibration
             && own < 0.5
         {
-            let told = facts.certificate.kl;
+            let told = facts.certificate.normal.kl;
             let near = (0.5..2.0).contains(&(told / own)) || (own < 1e-6 && told < 1e-6);
             assert!(near, "{name}, seed {seed}: the certificate says {told}, and it is {own}");
         }

@@ -1,10 +1,12 @@
 //! Samplers: draw chains from any log-density, with the same draws for any number of threads.
 
 pub mod diagnostics;
+pub mod discrepancy;
 pub mod draws;
 mod laplace;
 mod mala;
 mod nuts;
+pub mod psis;
 
 use std::fmt;
 use std::str::FromStr;
@@ -251,7 +253,7 @@ fn dispersed(dim: usize, rng: &mut Rng) -> Vec<f64> {
 }
 
 /// Standard normal numbers.
-fn fill_normal(values: &mut [f64], rng: &mut Rng) {
+pub(crate) fn fill_normal(values: &mut [f64], rng: &mut Rng) {
     for value in values {
         *value = StandardNormal.sample(rng);
     }
