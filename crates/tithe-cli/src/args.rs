@@ -260,6 +260,10 @@ pub struct BuildArgs {
     #[arg(long, value_name = "NATS", allow_negative_numbers = true, conflicts_with_all = ["size", "epsilon"])]
     pub kl: Option<f64>,
 
+    /// Treat a coreset that is too small as an error (exit code 1). The file is written all the same.
+    #[arg(long)]
+    pub strict: bool,
+
     #[command(flatten)]
     pub choice: ChoiceArgs,
 

@@ -140,7 +140,7 @@ fn nothing_of_second_order_is_lost() {
     };
     for (blocks, most) in (1..=8).zip([1e-9].into_iter().chain([0.1; 7])) {
         tree.push(rows(&columns, (blocks - 1) * 2_000..blocks * 2_000), &Silent).expect("taken in");
-        let residual = tree.residual().expect("something is left");
+        let residual = tree.carried().expect("something is left").residual;
         let all = Curvature::of_points(&points(0..blocks * 2_000), &residual.theta);
         let mut held = Curvature::new(10);
         for coreset in tree.levels().iter().flatten() {

@@ -9,7 +9,7 @@ use tithe::engine::LocalEngine;
 use tithe::results::fit::SHORT_FIT;
 
 use crate::args::BuildArgs;
-use crate::commands::{certificate, create_parquet, full_fit_seconds, no_coreset_needed};
+use crate::commands::{certificate, create_parquet, fail_if_strict, full_fit_seconds, no_coreset_needed};
 use crate::plan;
 use crate::show::{self, Watcher, counted, number, represented, they_were};
 
@@ -44,7 +44,12 @@ pub fn run(args: &BuildArgs) -> Result<()> {
     } else {
         show::print(&summary(args, &built, full_fit));
     }
-    Ok(())
+    let too_small = certificate::too_small(&built.coreset.provenance);
+    if let Some(warning) = &too_small {
+        show::message(&format!("warning: {warning}"));
+    }
+    let warnings = built.coreset.provenance.warnings.len() + usize::from(too_small.is_some());
+    fail_if_strict(args.strict, warnings)
 }
 
 /// The result as JSON.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tithe::coreset::calibration::certificate::{ByDraws, Certificate, Evidence, Guard, Verdict};
-use tithe::coreset::{CalibrationFacts, Coreset, Method, Provenance};
+use tithe::coreset::{CalibrationFacts, Composition, Coreset, Method, Movement, Provenance};
 
 use crate::show::{counted, number, range};
 
@@ -14,8 +14,15 @@ pub fn record(coreset: &Coreset) -> Value {
     let Some(facts) = &coreset.provenance.calibration else { return Value::Null };
     if let Some(composition) = &coreset.provenance.composition {
         let mut record = step(coreset, facts);
+        record["last_step_verdict"] = record["verdict"].take();
+        record["verdict"] = json!(match standing(composition) {
+            Standing::Moved(_) => "moved",
+            Standing::Estimated(_) => "estimated",
+            Standing::Unknown => "unknown",
+        });
         record["against"] = json!("the coresets that went into it");
         record["all_steps_kl"] = json!(composition.kl);
+        record["movement"] = json!(composition.movement);
         return record;
     }
     step(coreset, facts)
@@ -91,29 +98,67 @@ pub fn lines_for_posterior(provenance: &Provenance, names: &[String]) -> String 
     text
 }
 
-/// A warning if the certificate says that the coreset is too small.
-pub fn too_small(provenance: &Provenance) -> Option<&'static str> {
+/// A warning if the coreset is too small by its certificate, or outside the trust radius of its parts.
+pub fn too_small(provenance: &Provenance) -> Option<String> {
+    let differs = "its posterior differs from the full data's";
+    if let Some(composition) = &provenance.composition {
+        return match standing(composition) {
+            Standing::Moved(movement) => Some(format!(
+                "the coreset may be inaccurate: its posterior is {} standard deviations from where a part was matched, and only \
+                 {} were measured; verify the draws against the data",
+                number(movement.distance),
+                number(movement.radius)
+            )),
+            Standing::Estimated(kl) if kl > MUCH => {
+                Some(format!("the coreset lost about {} nats in its steps: {differs}", number(kl)))
+            }
+            _ => None,
+        };
+    }
     let certificate = &provenance.calibration.as_ref()?.certificate;
-    matches!(certificate.verdict(), Verdict::TooSmall { .. }).then_some(
-        "the coreset is too small according to its certificate: its posterior differs from the full data's",
-    )
+    matches!(certificate.verdict(), Verdict::TooSmall { .. })
+        .then(|| format!("the coreset is too small according to its certificate: {differs}"))
+}
+
+/// A KL, in nats, at which the steps of a coreset of coresets have lost more than a good coreset does.
+const MUCH: f64 = 0.05;
+
+/// What is known about a coreset of coresets: the rows are gone, so nothing better than an estimate.
+enum Standing {
+    /// The posterior is outside the trust radius of a part.
+    Moved(Movement),
+    /// The KL of all steps.
+    Estimated(f64),
+    /// A step had no certificate.
+    Unknown,
+}
+
+fn standing(composition: &Composition) -> Standing {
+    match (composition.movement.filter(Movement::is_outside), composition.kl) {
+        (Some(movement), _) => Standing::Moved(movement),
+        (None, Some(kl)) => Standing::Estimated(kl),
+        (None, None) => Standing::Unknown,
+    }
 }
 
 fn lines_from(provenance: &Provenance, names: &[String]) -> String {
     let composed = composition(provenance);
     let Some(facts) = &provenance.calibration else { return composed };
-    let against = match provenance.composition {
-        Some(_) => "posterior of the input coresets",
-        None => FULL_DATA,
+    let certificate = &facts.certificate;
+    let mut text = match provenance.composition {
+        Some(_) => {
+            "  last step, compared with the coresets that went into it:\n".to_string()
+                + &figures(names, certificate, "their posterior")
+        }
+        None => lines_of(names, certificate, Method::Calibrated),
     };
-    let mut text = lines_against(names, &facts.certificate, Method::Calibrated, against);
     if facts.guard == Guard::Reference {
         text += "    calibration did not improve the weights of the selection, so those are kept\n";
     }
     composed + &text
 }
 
-const FULL_DATA: &str = "full data's posterior";
+const FULL_DATA: &str = "the full data's posterior";
 
 /// How a coreset was built from other coresets.
 fn composition(provenance: &Provenance) -> String {
@@ -131,22 +176,36 @@ fn composition(provenance: &Provenance) -> String {
             bound.radius.map_or("any radius".to_string(), |radius| format!("radius {}", number(radius)))
         );
     }
-    if let Some(kl) = composition.kl {
-        text += &format!(
-            "    the compression steps add {} nats to the KL (second-order estimate); `tithe certify` computes the KL to \
-             the full data's posterior\n",
-            number(kl)
-        );
-    }
+    text += &match standing(composition) {
+        Standing::Moved(movement) => format!(
+            "  certificate: none: the posterior is {} sd from where a part was matched, outside its trust radius of {} sd\n",
+            number(movement.distance),
+            number(movement.radius)
+        ),
+        Standing::Estimated(kl) => {
+            let moved = composition.movement.map_or(String::new(), |movement| {
+                format!(
+                    "; the posterior moved {} of {} sd",
+                    number(movement.distance),
+                    number(movement.radius)
+                )
+            });
+            format!("  certificate: estimated: the steps lost about {} nats{moved}\n", number(kl))
+        }
+        Standing::Unknown => "  certificate: unknown: a step had none\n".to_string(),
+    };
+    text += "    `tithe certify` and `tithe verify` compare with the data itself\n";
     text
 }
 
 /// A certificate of a coreset built by `method`, against the full data, as text.
 pub fn lines_of(names: &[String], certificate: &Certificate, method: Method) -> String {
-    lines_against(names, certificate, method, FULL_DATA)
+    format!("  certificate: {}\n", verdict(certificate.verdict(), method))
+        + &figures(names, certificate, FULL_DATA)
 }
 
-fn lines_against(names: &[String], certificate: &Certificate, method: Method, against: &str) -> String {
+/// The figures of a certificate, and the directions that the coreset misses.
+fn figures(names: &[String], certificate: &Certificate, against: &str) -> String {
     let (low, high) = certificate.sd_ratio_range();
     let how = match &certificate.by_draws {
         Some(ByDraws { discrepancy, evidence }) => format!(
@@ -160,9 +219,8 @@ fn lines_against(names: &[String], certificate: &Certificate, method: Method, ag
         None => "normal approximations".to_string(),
     };
     let mut text = format!(
-        "  certificate: {}\n    KL to the {against}: {} nats ({how})\n    \
+        "    KL to {against}: {} nats ({how})\n    \
          largest error of a posterior mean: {} sd; posterior sd ratios: {}\n",
-        verdict(certificate.verdict(), method),
         number(certificate.kl()),
         number(certificate.largest_mean_error()),
         range(low, high),

@@ -18,7 +18,8 @@ use tithe::results::write_stan_csv;
 
 use crate::args::{FitArgs, PosteriorFormat};
 use crate::commands::{
-    certificate, create_output, create_parquet, full_fit_seconds, no_coreset_needed, rows_fitted,
+    certificate, create_output, create_parquet, fail_if_strict, full_fit_seconds, no_coreset_needed,
+    rows_fitted,
 };
 use crate::plan;
 use crate::show::{self, Watcher, counted, number, represented};
@@ -76,26 +77,12 @@ pub fn run(args: &FitArgs) -> Result<()> {
         Basis::Coreset { provenance, .. } => certificate::too_small(provenance),
         Basis::Data { .. } => None,
     };
-    let warnings: Vec<String> = too_small
-        .map(str::to_string)
-        .into_iter()
-        .chain(fit.findings.iter().map(|finding| finding.message(&CommandLine)))
-        .collect();
+    let findings = fit.findings.iter().map(|finding| finding.message(&CommandLine));
+    let warnings: Vec<String> = too_small.into_iter().chain(findings).collect();
     for warning in &warnings {
         show::message(&format!("warning: {warning}"));
     }
-    match (args.strict, warnings.len()) {
-        (true, found) if found > 0 => Err(ErrorKind::Numerical {
-            what: format!(
-                "{} treated as {} because of --strict",
-                counted(found as u64, "warning"),
-                if found == 1 { "an error" } else { "errors" }
-            ),
-            help: None,
-        }
-        .into()),
-        _ => Ok(()),
-    }
+    fail_if_strict(args.strict, warnings.len())
 }
 
 /// The path of the input if it is a coreset, `None` if it is data. Other files written by Tithe are rejected.

@@ -80,6 +80,19 @@ fn rows_fitted(rows: u64, dropped: u64) -> String {
     }
 }
 
+/// With --strict, an error if there were warnings.
+fn fail_if_strict(strict: bool, warnings: usize) -> Result<()> {
+    if !strict || warnings == 0 {
+        return Ok(());
+    }
+    let what = format!(
+        "{} treated as {} because of --strict",
+        counted(warnings as u64, "warning"),
+        if warnings == 1 { "an error" } else { "errors" }
+    );
+    Err(ErrorKind::Numerical { what, help: None }.into())
+}
+
 /// Removes the temporary files of unfinished outputs.
 pub fn remove_temporary_files() {
     if let Ok(files) = TEMPORARY_FILES.lock() {

@@ -92,7 +92,7 @@ fn overview(fit: &Fit) -> String {
     let mut warnings: Vec<String> =
         fit.findings.iter().map(|finding| finding.message(&CommandLine)).collect();
     if let Basis::Coreset { provenance, .. } = &fit.basis {
-        warnings.extend(certificate::too_small(provenance).map(str::to_string));
+        warnings.extend(certificate::too_small(provenance));
     }
     if warnings.is_empty() {
         let worst = |value: fn(&CoefficientSummary) -> f64, pick: fn(f64, f64) -> f64| {

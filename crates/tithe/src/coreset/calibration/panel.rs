@@ -19,9 +19,10 @@ const EVEN: f64 = 0.5;
 const REPRESENTATIVE: f64 = 0.5;
 /// Chains and warm-up iterations of the sampler where the posterior is not nearly normal.
 const CHAINS: usize = 4;
-const WARMUP: usize = 300;
+const WARMUP: usize = 200;
 
 /// Draws from the posterior of weighted points.
+#[derive(Clone, Debug)]
 pub(crate) struct Panel {
     /// The draws.
     pub theta: Vec<Vec<f64>>,
@@ -32,7 +33,7 @@ pub(crate) struct Panel {
 }
 
 /// The full data's log-likelihood at the draws of a panel, up to a constant.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct FullValues {
     pub values: Vec<f64>,
     pub evidence: Evidence,
@@ -91,18 +92,19 @@ impl Panel {
         Panel { log_weights: vec![0.0; count], own: vec![0.0; count], theta }
     }
 
-    /// The first `count` draws and the others, each with its log-likelihoods.
-    pub fn split(self, full: FullValues, count: usize) -> [(Panel, FullValues); 2] {
-        let part = |range: std::ops::Range<usize>| {
+    /// Two thirds of the draws and the others, each with the log-likelihoods at them. Every third draw is one of the others, so
+    /// that both parts have draws of all chains.
+    pub fn split(self, full: &FullValues) -> [(Panel, FullValues); 2] {
+        [false, true].map(|is_third| {
+            let chosen: Vec<usize> = (0..self.theta.len()).filter(|s| (s % 3 == 2) == is_third).collect();
+            let pick = |values: &[f64]| chosen.iter().map(|&s| values[s]).collect();
             let panel = Panel {
-                theta: self.theta[range.clone()].to_vec(),
-                log_weights: self.log_weights[range.clone()].to_vec(),
-                own: self.own[range.clone()].to_vec(),
+                theta: chosen.iter().map(|&s| self.theta[s].clone()).collect(),
+                log_weights: pick(&self.log_weights),
+                own: pick(&self.own),
             };
-            (panel, FullValues { values: full.values[range].to_vec(), ..full.clone() })
-        };
-        let (count, all) = (count.min(self.theta.len()), self.theta.len());
-        [part(0..count), part(count..all)]
+            (panel, FullValues { values: pick(&full.values), ..*full })
+        })
     }
 
     /// The same draws with weights that make them represent the posterior of other points; `None` if too few of them do.

@@ -116,6 +116,56 @@ pub fn calibrate(
     }
 }
 
+/// Chooses few rows of the pool whose weights miss the target by at most `goal`, in nats: again and again the rows that reduce the
+/// residual most are added, and the weights solved for; rows of weight 0 are dropped. `None` if more than `most` rows are needed.
+/// The `reference` weights only decide between weights that match equally well.
+pub fn greedy(
+    features: &LocalFeatures,
+    target: &LocalSum,
+    reference: &[f64],
+    goal: f64,
+    most: usize,
+) -> Option<Calibrated> {
+    /// So many rounds at most, each of which adds the same number of rows.
+    const ROUNDS: usize = 150;
+    const NEARNESS: f64 = 1e-6;
+    let norms: Vec<f64> = features.norms_squared().iter().map(|square| square.sqrt()).collect();
+    let batch = most.div_ceil(ROUNDS);
+    let mut support: Option<Support> = None;
+    let mut solves = 0;
+    for round in 0..2 * ROUNDS {
+        let residual = support.as_ref().map_or(target, |support| &support.residual);
+        let mut rows = support.as_ref().map_or(Vec::new(), |support| support.rows.clone());
+        let mut gains: Vec<(f64, usize)> = features
+            .scores(residual)
+            .iter()
+            .zip(&norms)
+            .enumerate()
+            .map(|(p, (score, norm))| (if *norm > 0.0 { score / norm } else { 0.0 }, p))
+            .filter(|(gain, p)| *gain > 0.0 && rows.binary_search(p).is_err())
+            .collect();
+        gains.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        if gains.is_empty() || rows.len() > most {
+            return None;
+        }
+        rows.extend(gains.iter().take(batch).map(|(_, p)| *p));
+        rows.sort_unstable();
+        let own: Vec<f64> = rows.iter().map(|&p| reference[p]).collect();
+        let weights = nearest_weights(&features.select(&rows), target, &own, NEARNESS);
+        solves += weights.solves;
+        let next = Support::of(&rows, weights);
+        if next.predicted <= goal {
+            return (next.rows.len() <= most).then(|| next.finish(round + 1, solves));
+        }
+        // Rows that are added and dropped again and again lead nowhere.
+        if support.as_ref().is_some_and(|before| next.rows == before.rows) {
+            return None;
+        }
+        support = Some(next);
+    }
+    None
+}
+
 /// Takes the first `size` rows of the pool, with weights that come near to `target`; `features` are those of the pool's rows. For one of many steps, each of which
 /// compensates the residual of those before it.
 pub fn approximate(pool: &Pool, features: &LocalFeatures, target: &LocalSum, size: usize) -> Calibrated {
@@ -184,10 +234,10 @@ impl Support {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::points::Points;
-    use crate::model::local_features::LocalMap;
     use crate::data::points::Lane;
+    use crate::data::points::Points;
     use crate::data::points::TILE;
+    use crate::model::local_features::LocalMap;
     use crate::model::local_features::tests::example;
     use crate::reservoir::pool::Race;
 
@@ -245,6 +295,26 @@ mod tests {
     fn the_same_seed_gives_the_same_rows() {
         let (a, b) = (check(11, 1000, 60, 1e-2), check(11, 1000, 60, 1e-2));
         assert_eq!((a.rows, a.weights), (b.rows, b.weights));
+    }
+
+    /// The greedy search reaches its goal with no more rows than it may use, and fewer than pricing at random needs.
+    #[test]
+    fn a_greedy_search_needs_fewer_rows() {
+        let (map, points) = example(5, 2000, 6);
+        let all = map.features(&points);
+        let target = all.sum(&points.weights());
+        let pool = pool(&map, &points, 400);
+        let features = map.features(&pool.points());
+        let goal = 1e-3 * target.norm_squared();
+        let found = greedy(&features, &target, &pool.reference_weights(60), goal, 60).expect("rows");
+        assert!(found.rows.len() <= 20 && found.predicted <= goal, "{found:?}");
+        let again = target.minus(&features.select(&found.rows).sum(&found.weights)).norm_squared();
+        assert!((again - found.predicted).abs() <= 1e-9 * goal, "{again} {}", found.predicted);
+        assert!(found.rows.is_sorted() && found.weights.iter().all(|w| *w > 0.0));
+        let priced =
+            calibrate(&pool, &features, &target, found.rows.len(), Seed(2), &CalibrationSettings::default());
+        assert!(priced.predicted > found.predicted, "{} {}", priced.predicted, found.predicted);
+        assert!(greedy(&features, &target, &pool.reference_weights(3), goal, 3).is_none());
     }
 
     #[test]
