@@ -176,7 +176,7 @@ impl Shared {
         columns: ColumnOptions,
         skip_bad: Option<u64>,
     ) -> Shared {
-        stream.save_only_when_told();
+        stream.disable_automatic_saves();
         Shared { now: Mutex::new(Some(stream)), turn: Mutex::new(()), reading, columns, skip_bad }
     }
 

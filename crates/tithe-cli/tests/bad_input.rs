@@ -91,8 +91,8 @@ fn label_with_one_value() {
 fn label_with_three_values() {
     let help = "  help: a label has two classes: keep the rows of two, or make a column that is true for one of them\n";
     for (values, listed) in [
-        ("1 2 3 1 2", "'1', '2', '3'; the rarest, '3', comes first in row 3 of 'data.csv'"),
-        ("a b b a c", "'a', 'b', 'c'; the rarest, 'c', comes first in row 5 of 'data.csv'"),
+        ("1 2 3 1 2", "'1', '2', '3'; the rarest, '3', first appears in row 3 of 'data.csv'"),
+        ("a b b a c", "'a', 'b', 'c'; the rarest, 'c', first appears in row 5 of 'data.csv'"),
         ("0.5 0.25 3 4 5 6", "'0.25', '0.5', '3', '4', …"),
     ] {
         let rows: String = values.split(' ').enumerate().map(|(x, y)| format!("{x},{y}\n")).collect();

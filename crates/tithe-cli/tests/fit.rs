@@ -340,7 +340,7 @@ fn a_prior_that_moves_the_mode_away_from_the_certified_one_gives_a_warning() {
 fn too_few_draws_give_a_warning_and_fail_with_strict() {
     let scratch = with_core();
     let outcome = scratch.run("fit core.parquet --draws 3 --warmup 5 --strict");
-    let told = "warning: too few draws to tell what they are worth: 3 a chain; use --draws 1000\n";
+    let told = "warning: 3 draws per chain are too few for diagnostics; use --draws 1000\n";
     assert!(outcome.code == Some(1) && outcome.err.contains(told), "{outcome:?}");
     let outcome = scratch.run("fit core.parquet --draws 20 --warmup 20 --strict -o post.parquet");
     assert_eq!(outcome.code, Some(1));

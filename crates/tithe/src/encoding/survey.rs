@@ -773,67 +773,67 @@ fn label(
     row_name: &dyn Fn(u64) -> String,
 ) -> Result<Label> {
     let seen = label_values(field, found)?;
-    let values: Vec<&LabelValue> = seen.iter().map(|(value, _)| value).collect();
-    let column = field.name.clone();
     let refuse = |what: String, help: Help| -> Result<Label> {
-        Err(ErrorKind::Column { column: column.clone(), what, help: Some(help) }.into())
+        Err(ErrorKind::Column { column: field.name.clone(), what, help: Some(help) }.into())
     };
     let listed =
-        values.iter().take(NUMBERS_KEPT).map(|value| format!("'{value}'")).collect::<Vec<_>>().join(", ");
-    match values.len() {
-        0 => {
-            return refuse(
+        seen.iter().take(NUMBERS_KEPT).map(|(value, _)| format!("'{value}'")).collect::<Vec<_>>().join(", ");
+    let [(first, _), (second, _)] = &seen[..] else {
+        return match &seen[..] {
+            [] => refuse(
                 "the label has no value".to_string(),
                 Remedy::using("name another column", Setting::Label).into(),
-            );
-        }
-        1 => {
-            return refuse(
+            ),
+            [_] => refuse(
                 format!("the label has only the value {listed}; a model needs both classes"),
                 [Remedy::using("name another column", Setting::Label), "use data with both classes".into()]
                     .into(),
-            );
-        }
-        2 if !found.levels.too_many => {}
-        _ => {
-            // If there are three values, the rarest is often a typing error, so say where it is.
-            let more = match &seen[..] {
-                [_, _, _] => seen.iter().min_by(|a, b| a.1.mass.total_cmp(&b.1.mass)).map_or(
-                    String::new(),
-                    |(value, seen)| {
-                        format!("; the rarest, '{value}', comes first in {}", row_name(seen.first))
-                    },
-                ),
-                _ => ", …".to_string(),
-            };
-            return refuse(
-                format!("the label has more than two values: {listed}{more}"),
-                "a label has two classes: keep the rows of two, or make a column that is true for one of them"
-                    .into(),
-            );
-        }
+            ),
+            more => refuse(too_many_classes(&listed, more, row_name), KEEP_TWO_CLASSES.into()),
+        };
+    };
+    if found.levels.too_many {
+        return refuse(too_many_classes(&listed, &seen, row_name), KEEP_TWO_CLASSES.into());
     }
-    let positive = match &settings.positive {
-        Some(wanted) => values.iter().position(|value| is_named(value, wanted)),
-        None if field.kind == Kind::Text => match larger(values[0], values[1]) {
-            Some(larger) => Some(larger),
+    let positive_is_second = match &settings.positive {
+        Some(wanted) if is_named(first, wanted) => false,
+        Some(wanted) if is_named(second, wanted) => true,
+        Some(wanted) => {
+            return refuse(
+                format!("the label's values are {listed}; none is '{wanted}'"),
+                Remedy::example("name one of them", Setting::Positive, second.to_string()).into(),
+            );
+        }
+        None if field.kind == Kind::Text => match larger(first, second) {
+            Some(larger) => larger == 1,
             None => {
                 return refuse(
                     format!("the label's values are {listed}, and nothing says which is the positive one"),
-                    Remedy::example("name it", Setting::Positive, values[1].to_string()).into(),
+                    Remedy::example("name it", Setting::Positive, second.to_string()).into(),
                 );
             }
         },
-        None => Some(1),
+        None => true,
     };
-    let Some(positive) = positive else {
-        let wanted = settings.positive.as_deref().unwrap_or_default();
-        return refuse(
-            format!("the label's values are {listed}; none is '{wanted}'"),
-            Remedy::example("name one of them", Setting::Positive, values[1].to_string()).into(),
-        );
+    let (negative, positive) = if positive_is_second { (first, second) } else { (second, first) };
+    Ok(Label { column: field.name.clone(), negative: negative.clone(), positive: positive.clone() })
+}
+
+const KEEP_TWO_CLASSES: &str =
+    "a label has two classes: keep the rows of two, or make a column that is true for one of them";
+
+/// Describes a label with more than two values. If there are three, the rarest is often a typing error, so its first row
+/// is named.
+fn too_many_classes(listed: &str, seen: &[(LabelValue, Seen)], row_name: &dyn Fn(u64) -> String) -> String {
+    let rarest = match seen {
+        [_, _, _] => seen.iter().min_by(|a, b| a.1.mass.total_cmp(&b.1.mass)),
+        _ => None,
     };
-    Ok(Label { column, negative: values[1 - positive].clone(), positive: values[positive].clone() })
+    let more = match rarest {
+        Some((value, seen)) => format!("; the rarest, '{value}', first appears in {}", row_name(seen.first)),
+        None => ", …".to_string(),
+    };
+    format!("the label has more than two values: {listed}{more}")
 }
 
 /// The index of the larger of two labels, if they are text that represents numbers or booleans.

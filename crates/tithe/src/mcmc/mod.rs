@@ -2,6 +2,7 @@
 
 pub mod diagnostics;
 pub mod draws;
+pub mod findings;
 mod laplace;
 mod mala;
 mod nuts;

@@ -11,8 +11,9 @@ use crate::base::rng::{Purpose, Seed, open_unit};
 use crate::data::sink::Output;
 use crate::data::sink::parquet::{VERSION, write_table};
 use crate::mcmc::Settings;
-use crate::mcmc::diagnostics::{Finding, Trouble, summary};
+use crate::mcmc::diagnostics::summary;
 use crate::mcmc::draws::{Chain, Draws};
+use crate::mcmc::findings::{Finding, Trouble};
 use crate::results::fit::Fit;
 use crate::results::verify::{Judgement, Verification};
 

@@ -16,8 +16,9 @@ use crate::encoding::survey::{EncodingSettings, Learnt, survey};
 use crate::encoding::{Encoding, Scratch};
 use crate::engine::pass::Pass;
 use crate::engine::{Engine, Missing, thread_pool};
-use crate::mcmc::diagnostics::{self, CoefficientSummary, Finding, Trouble};
+use crate::mcmc::diagnostics::{self, CoefficientSummary};
 use crate::mcmc::draws::Draws;
+use crate::mcmc::findings::{Finding, Trouble, findings};
 use crate::mcmc::{self, Sampler};
 use crate::mode::evaluation::least_margin;
 use crate::mode::search::full_mode_from_afar;
@@ -297,7 +298,7 @@ fn finish(
         }
     }
     let summary = diagnostics::summary(&draws);
-    let mut findings = diagnostics::findings(&draws, &summary);
+    let mut findings = findings(&draws, &summary);
     findings.extend(more);
     Fit {
         draws,

@@ -226,7 +226,7 @@ impl Stream {
     }
 
     /// Saves only when the caller calls `save`: until then, added rows are not on disk.
-    pub fn save_only_when_told(&mut self) {
+    pub fn disable_automatic_saves(&mut self) {
         self.saves = Saves::Manual;
     }
 
