@@ -261,7 +261,7 @@ impl Shared {
             }
             Some(known) if weight.is_some() && known.weight.is_none() => Err(Error::setting(
                 Setting::Weight,
-                "cannot be used with this stream: the rows added before have no weights",
+                "cannot be used with this stream: the rows added so far have no weights",
             )),
             Some(known) => Ok(known),
             None if has_encoding && columns.label.is_none() => {

@@ -133,7 +133,7 @@ class Posterior(ArrowTable[_native.Posterior]):
 
         plot = getattr(arviz, f"plot_{kind}", None)
         if plot is None:
-            raise SettingError(f"kind: ArviZ {arviz.__version__} has no plot '{kind}'")
+            raise SettingError(f"kind must be a plot of ArviZ {arviz.__version__}, but is '{kind}'")
         return plot(self.to_arviz(), **settings)
 
     def predict_proba(

@@ -191,7 +191,7 @@ fn priors_are_chosen_by_name() {
         ),
         (
             "--intercept-prior horseshoe",
-            "invalid value 'horseshoe' for '--intercept-prior <PRIOR>': prior 'horseshoe': there is no such prior; there are flat, normal:SCALE, cauchy:SCALE, student:DEGREES:SCALE, laplace:SCALE, spike-slab:SPIKE:SLAB:INCLUSION",
+            "invalid value 'horseshoe' for '--intercept-prior <PRIOR>': prior 'horseshoe': unknown prior; the priors are flat, normal:SCALE, cauchy:SCALE, student:DEGREES:SCALE, laplace:SCALE, spike-slab:SPIKE:SLAB:INCLUSION",
         ),
         (
             "--prior-for x1",
@@ -288,13 +288,13 @@ fn separated_classes_are_an_error_with_a_flat_prior_and_a_warning_with_others() 
             &scratch,
             &format!("fit data.csv --label y --prior flat --sampler {sampler}"),
             1,
-            "error: under a flat prior these rows have no posterior: some coefficients separate the classes perfectly, or one class is missing, and ever larger values fit ever better\n  help: give every coefficient a proper prior, for example --prior normal:2\n",
+            "error: with a flat prior these rows have no posterior: some coefficients separate the classes perfectly, or one class is missing, so the likelihood has no maximum\n  help: give every coefficient a proper prior, for example --prior normal:2\n",
         );
         let outcome = scratch.run(&format!("fit data.csv --label y --sampler {sampler}"));
         assert_eq!(outcome.code, Some(0));
         assert_eq!(
             outcome.err,
-            "warning: the coefficients separate the two classes of these rows perfectly (or there is only one class), so the prior alone bounds their size; look for a column that determines the label, or use a well-considered --prior\n"
+            "warning: the coefficients separate the two classes of these rows perfectly (or there is only one class), so the prior alone bounds their size; look for a column that determines the label, or use an informative --prior\n"
         );
         let strict = scratch.run(&format!("fit data.csv --label y --strict --sampler {sampler}"));
         assert_eq!(strict.code, Some(1));

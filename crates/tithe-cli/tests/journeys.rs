@@ -275,7 +275,7 @@ fn inspect_recognises_other_files() {
     scratch.write("notes.bin", [0u8, 1, 2, 3]);
     let outcome = scratch.run("inspect notes.bin");
     assert_eq!(outcome.code, Some(1));
-    assert!(outcome.err.starts_with("error: 'notes.bin': is in no format known here\n"), "{}", outcome.err);
+    assert!(outcome.err.starts_with("error: 'notes.bin': has an unknown format\n"), "{}", outcome.err);
     let outcome = scratch.run("inspect nowhere");
     assert_eq!(outcome.err, "error: cannot read 'nowhere': No such file or directory (os error 2)\n");
 }

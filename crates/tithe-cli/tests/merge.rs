@@ -36,7 +36,7 @@ fn rows_that_fit_are_all_kept() {
         assert!(!told.contains(all_kept), "{method}: {told}");
     }
     let twice = scratch.run("merge a.parquet b.parquet a.parquet -o twice.parquet");
-    let told = "warning: 'a.parquet' and 'a.parquet' are of the same rows, which now count twice\n";
+    let told = "warning: 'a.parquet' and 'a.parquet' contain the same rows, which now count twice\n";
     assert_eq!((twice.code, &twice.err[..]), (Some(0), told));
     let [a, b, all] = ["a", "b", "all"].map(|name| read_core(&scratch.path(&format!("{name}.parquet"))));
     let joined = |column: &str| [a.floats(column), b.floats(column)].concat();

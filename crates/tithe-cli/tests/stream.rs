@@ -250,7 +250,7 @@ fn different_settings_are_rejected_with_the_difference() {
         &FEED.replace("state state", "state full"),
         &text,
         1,
-        "the state in 'full' is no state of a stream: it holds 'notes.txt'",
+        "the state in 'full' is not the state of a stream: it contains 'notes.txt'",
     );
 }
 
@@ -266,14 +266,14 @@ fn replayed_rows_must_be_the_same() {
         &replay,
         &other,
         1,
-        "the state in 'state' is of other rows than those fed again: the first 2500 rows",
+        "the state in 'state' does not belong to the rows fed again: the first 2500 rows",
     );
     refuses(
         &scratch,
         &replay,
         &rows_of(&text, 0..2_000),
         1,
-        "the state in 'state' counts 500 rows more than were fed again",
+        "the state in 'state' contains 500 more rows than were fed again",
     );
     // The state is unchanged.
     let record = feed(&scratch, &replay, &text);
@@ -337,11 +337,7 @@ fn unusable_rows_are_rejected_on_arrival() {
     let text = Mixed::new(5_300).csv();
     for (row, what, told) in [
         ("inf,1,Basel,1", "infinite", "'x1' (1 infinite, the first in row 5291)"),
-        (
-            "1,1,Basel,7",
-            "label",
-            "the label has the value '7' in row 5291, and the encoding knows '0' and '1'",
-        ),
+        ("1,1,Basel,7", "label", "the label has the value '7' in row 5291, but the encoding has '0' and '1'"),
         ("1,1,Chur,1", "level", "the level 'Chur' in row 5291"),
     ] {
         let mut lines: Vec<&str> = text.lines().collect();

@@ -60,7 +60,7 @@ fn resampled_draws_follow_the_full_posterior() {
     let scratch = prepared("calibrated");
     scratch.succeed("verify draws.parquet --data data.csv --write new.parquet --resample");
     assert!(scratch.succeed("inspect new.parquet").contains("nuts"));
-    assert!(!scratch.succeed("inspect new.parquet").contains("drawn anew from others"));
+    assert!(!scratch.succeed("inspect new.parquet").contains("resampled from weighted draws"));
     let again = record(&scratch, "verify new.parquet --data data.csv");
     assert!(number(&again["kl"]) < 1e-12, "{again}");
     scratch.succeed("predict new.parquet data.csv -o out.csv");
@@ -72,7 +72,11 @@ fn inaccurate_draws_are_not_resampled() {
     let line = "verify draws.parquet --data data.csv --write new.parquet";
     let refused = scratch.run(&format!("{line} --resample"));
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.err.contains("too far off to be drawn anew"), "{}", refused.err);
+    assert!(
+        refused.err.contains("too far from the full data's posterior to be resampled"),
+        "{}",
+        refused.err
+    );
     assert!(!scratch.path("new.parquet").exists());
     // Their weights can be written.
     scratch.succeed(line);

@@ -258,7 +258,7 @@ fn exact_coresets_and_guarantees_are_the_same_and_notice_other_rows() {
                 let error = built(&Here { changes, ..Here::new(split(rows, &[1500, 1500])) });
                 let error = error.expect_err("other rows").to_string();
                 assert!(
-                    error.contains("the rows are not those that the columns were learnt from"),
+                    error.contains("the rows are not those that the encoding was learnt from"),
                     "{method:?} {size:?}: {error}"
                 );
             }
@@ -285,7 +285,7 @@ fn data_that_changes_between_passes_is_rejected() {
         last = passes.runs.load(Ordering::Relaxed) - 1;
         for from in 1..=last {
             let others = changed(method, from, Change::IsAnother);
-            assert!(others.contains("the rows are not those that the columns were learnt from"), "{others}");
+            assert!(others.contains("the rows are not those that the encoding was learnt from"), "{others}");
         }
     }
     // The same rows in another order are the same data.

@@ -293,7 +293,7 @@ proptest! {
         let rows = units.iter().sum::<usize>();
         let cut = Cut { unannounced, ..Cut::new(units, 7, true) };
         let error = engine(&cut, threads, memory, 16).run(&Protocol).expect_err("too many rows").to_string();
-        prop_assert!(error.ends_with(&format!("it was to have {} rows, and had {rows}", rows - unannounced)), "{error}");
+        prop_assert!(error.ends_with(&format!("the source announced {} rows, but had {rows}", rows - unannounced)), "{error}");
     }
 
     #[test]

@@ -103,7 +103,7 @@ pub fn read_coreset_from(input: &Input) -> Result<Coreset> {
             .fields()
             .iter()
             .position(|field| field.name == name)
-            .ok_or_else(|| wrong_file(path, &format!("has lost its column '{name}'"), "build it again"))
+            .ok_or_else(|| wrong_file(path, &format!("has no column '{name}'"), "build it again"))
     };
     let names = metadata.encoding.features.iter().map(|feature| feature.column.as_str());
     let columns = names
@@ -123,7 +123,7 @@ pub fn read_coreset_from(input: &Input) -> Result<Coreset> {
     }
     let segment = Segment { columns: values, len };
     metadata.encoding.check_labels(&Block::new(0, 0, segment.clone())).map_err(|error| {
-        wrong_file(path, &format!("has a label that its encoding does not know ({error})"), "build it again")
+        wrong_file(path, &format!("has a label that is not in its encoding ({error})"), "build it again")
     })?;
     Ok(Coreset {
         fields,

@@ -63,7 +63,7 @@ fn warn_of_twins(parts: &[(String, Coreset)], observer: &dyn Observer) {
             ours.fingerprint == theirs.fingerprint && ours.rows == theirs.rows
         };
         if let Some((twin, _)) = parts[..at].iter().find(is_same) {
-            let what = format!("'{twin}' and '{name}' are of the same rows, which now count twice");
+            let what = format!("'{twin}' and '{name}' contain the same rows, which now count twice");
             observer.event(Event::Warning(what));
         }
     }
@@ -72,7 +72,7 @@ fn warn_of_twins(parts: &[(String, Coreset)], observer: &dyn Observer) {
 /// The union of coresets of one encoding, in the order of the input: exact.
 pub(crate) fn union(parts: Vec<Coreset>) -> Result<Coreset> {
     let Some(first) = parts.first() else {
-        return Err(ErrorKind::NoRows { what: "there are no coresets to join".to_string() }.into());
+        return Err(ErrorKind::NoRows { what: "there are no coresets to merge".to_string() }.into());
     };
     if parts.len() == 1 {
         return parts.into_iter().next().ok_or_else(|| Error::setting(Setting::Parts, "must not be empty"));
@@ -234,7 +234,7 @@ impl Observer for Quiet<'_> {
 /// from its own rows are pooled, and the reference level is the first part's, because rows are kept in the user's units.
 fn agreed(parts: &[(String, Coreset)]) -> Result<Encoding> {
     let Some(((first_name, first), others)) = parts.split_first() else {
-        return Err(ErrorKind::NoRows { what: "there are no coresets to join".to_string() }.into());
+        return Err(ErrorKind::NoRows { what: "there are no coresets to merge".to_string() }.into());
     };
     for (name, other) in others {
         if let Some(what) = difference(first, other) {
@@ -318,7 +318,7 @@ fn feature_difference(
                 .or_else(|| differs("centred", one.centred, other.centred))
         }
         (Coding::Boolean, Coding::Boolean) => None,
-        _ => Some(format!("column '{column}' holds something else in the first than in the second")),
+        _ => Some(format!("column '{column}' has different types in the first and in the second")),
     }
 }
 

@@ -74,7 +74,7 @@ impl<'a, E: Engine> Build<'a, E> {
         let (state, fingerprint) = self.engine.run(&watching)?.ok_or_else(no_rows)?;
         match fingerprint {
             Some(now) if now != self.learnt.fingerprint => {
-                let what = "the rows are not those that the columns were learnt from".to_string();
+                let what = "the rows are not those that the encoding was learnt from".to_string();
                 Err(ErrorKind::Changed { what }.into())
             }
             _ => Ok(state),
@@ -149,7 +149,7 @@ impl<'a, E: Engine> Build<'a, E> {
                 format!("the data has only {rows} rows: all are kept, each with its own weight")
             }
             Size::Guarantee { .. } if draws > rows / 2 => format!(
-                "the guarantee asks for {draws} draws from {rows} rows: all rows are kept instead, each with its own weight"
+                "the guarantee needs {draws} draws from {rows} rows: all rows are kept instead, each with its own weight"
             ),
             _ => return Ok(None),
         };

@@ -95,7 +95,7 @@ impl std::str::FromStr for Recipe {
             "binary5" => Ok(Recipe::Binary5),
             "binary10" => Ok(Recipe::Binary10),
             "mixture" => Ok(Recipe::Mixture),
-            _ => Err(format!("'{name}' is none of binary5, binary10, mixture")),
+            _ => Err(format!("'{name}' is not one of binary5, binary10, mixture")),
         }
     }
 }

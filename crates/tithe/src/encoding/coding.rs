@@ -329,7 +329,7 @@ impl<'a> Input<'a> {
                 Err(ErrorKind::Column {
                     column: feature.column.clone(),
                     what: format!(
-                        "{what} in {}, and the encoding has numbers",
+                        "{what} in {}, but the column is numeric in the encoding",
                         row_name(block.position(row))
                     ),
                     help: Some("repair the value".into()),
@@ -338,7 +338,7 @@ impl<'a> Input<'a> {
             }
             (Coding::Levels { .. }, Column::Number(_)) => Err(ErrorKind::Column {
                 column: feature.column.clone(),
-                what: "holds numbers, and the encoding has categories".to_string(),
+                what: "is numeric, but categorical in the encoding".to_string(),
                 help: Some(Remedy::ReadAsText(None).into()),
             }
             .into()),
@@ -358,7 +358,7 @@ pub(crate) fn stray_text(codes: &[u32], levels: &[String]) -> (usize, String) {
 pub(crate) fn unseen_level(column: &str, level: &str, row: &str) -> crate::base::error::Error {
     ErrorKind::Column {
         column: column.to_string(),
-        what: format!("the level '{level}' in {row} was not there when the encoding was learnt"),
+        what: format!("the level '{level}' in {row} did not occur when the encoding was learnt"),
         help: Some(Remedy::UnseenAsReference.into()),
     }
     .into()
@@ -395,10 +395,10 @@ impl Label {
             Some((row, value)) => Err(ErrorKind::Column {
                 column: self.column.clone(),
                 what: format!(
-                    "{} has the label '{value}', which was not there when the encoding was learnt",
+                    "{} has the label '{value}', which did not occur when the encoding was learnt",
                     row_name(block.position(row))
                 ),
-                help: Some("name the data that the coreset was made of".into()),
+                help: Some("name the data that the coreset was made from".into()),
             }
             .into()),
         }
@@ -434,7 +434,7 @@ impl<'a> LabelInput<'a> {
             }
             _ => Err(ErrorKind::Column {
                 column: label.column.clone(),
-                what: "is of another kind than the encoding says".to_string(),
+                what: "has another type than in the encoding".to_string(),
                 help: None,
             }
             .into()),
@@ -606,11 +606,12 @@ mod tests {
         ["40", "old", "41"].iter().for_each(|age| ages.push(Some(age)));
         let mut columns = block(3).columns.clone();
         columns[0] = ages.finish();
-        let expected = "column 'age': 'old' is not a number in row 2, and the encoding has numbers";
+        let expected =
+            "column 'age': 'old' is not a number in row 2, but the column is numeric in the encoding";
         assert_eq!(told(columns.clone()).as_deref(), Some(expected));
         columns.swap(0, 2);
         columns[1] = columns[0].clone();
-        let expected = "column 'city': holds numbers, and the encoding has categories";
+        let expected = "column 'city': is numeric, but categorical in the encoding";
         assert_eq!(told(columns).as_deref(), Some(expected));
     }
 
@@ -692,7 +693,7 @@ mod tests {
         let error = other.encoder(&block(9)).err().expect("an error");
         assert_eq!(
             error.to_string(),
-            "column 'city': the level 'C' in row 1 was not there when the encoding was learnt"
+            "column 'city': the level 'C' in row 1 did not occur when the encoding was learnt"
         );
     }
 }

@@ -565,8 +565,8 @@ fn check(table: &Table, found: &Found, missing: Missing, row_name: &dyn Fn(u64) 
     {
         return Err(ErrorKind::Column {
             column: weight.name.clone(),
-            what: "the weights add up to more than a number can hold".to_string(),
-            help: Some("give smaller ones: only their proportions and their total matter".into()),
+            what: "the sum of the weights is too large for a floating-point number".to_string(),
+            help: Some("use smaller weights".into()),
         }
         .into());
     }
@@ -601,7 +601,7 @@ fn learn(
         .collect::<Result<Vec<_>>>()?;
     let is_feature = |name: &str| features.iter().any(|feature: &Feature| feature.column == name);
     if is_feature("weight") && is_feature("row") {
-        let what = "columns 'weight' and 'row' are taken for features";
+        let what = "columns 'weight' and 'row' are used as features";
         let remedy = "if this is a coreset, name 'weight' as the weight and exclude 'row'";
         warnings.push(format!("{what}: {remedy}"));
     }
@@ -628,7 +628,7 @@ fn fitting(
     let there = table.features().iter().chain([table.label()]);
     for (name, field) in expected.clone().zip(there) {
         if *name != field.name {
-            let what = format!("stands where the encoding has '{name}'");
+            let what = format!("is at the position of the encoding's column '{name}'");
             return Err(ErrorKind::Column { column: field.name.clone(), what, help: None }.into());
         }
     }
@@ -652,7 +652,7 @@ fn fitting(
     let values = label_values(table.label(), &found.columns[known.features.len()])?;
     if let Some((third, seen)) = values.iter().find(|(value, _)| !classes.contains(&value)) {
         let what = format!(
-            "the label has the value '{third}' in {}, and the encoding knows '{}' and '{}'",
+            "the label has the value '{third}' in {}, but the encoding has '{}' and '{}'",
             row_name(seen.first),
             classes[0],
             classes[1]
@@ -676,7 +676,7 @@ fn too_large(column: String) -> Error {
     ErrorKind::Column {
         column,
         what: "has values too large to be squared".to_string(),
-        help: Some("give it in larger units".into()),
+        help: Some("use a larger unit".into()),
     }
     .into()
 }
@@ -691,7 +691,7 @@ fn feature(
     let column = field.name.clone();
     let constant = |warnings: &mut Vec<String>| {
         warnings.push(format!(
-            "column '{column}' is constant: it is kept, but the data says nothing about its coefficient"
+            "column '{column}' is constant: it is kept, but the data contains no information about its coefficient"
         ));
     };
     // A constant other than 0 is an intercept, if the model has no other.
@@ -808,7 +808,7 @@ fn label(
             Some(larger) => larger == 1,
             None => {
                 return refuse(
-                    format!("the label's values are {listed}, and nothing says which is the positive one"),
+                    format!("the label's values are {listed}, and it is not clear which one is positive"),
                     Remedy::example("name it", Setting::Positive, second.to_string()).into(),
                 );
             }

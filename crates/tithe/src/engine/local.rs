@@ -137,7 +137,7 @@ impl<'a> LocalEngine<'a> {
         if let Some(told) = self.table.source().rows()
             && now != told
         {
-            let what = format!("it was to have {told} rows, and had {now}");
+            let what = format!("the source announced {told} rows, but had {now}");
             return Err(ErrorKind::Changed { what }.into());
         }
         Ok(())

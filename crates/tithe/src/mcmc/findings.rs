@@ -130,7 +130,7 @@ fn chains_disagree(summary: &[CoefficientSummary]) -> Option<Finding> {
         [
             Remedy::choose("twice the", Setting::Warmup),
             Remedy::choose("twice the", Setting::Draws),
-            "look for several modes of the posterior".into(),
+            "check whether the posterior has several modes".into(),
         ],
     )
 }

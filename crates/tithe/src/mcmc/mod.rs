@@ -109,7 +109,7 @@ impl Settings {
             }
         }
         if self.warmup > isize::MAX as usize {
-            return Err(Error::setting(Setting::Warmup, "is longer than any chain can be"));
+            return Err(Error::setting(Setting::Warmup, "is too large"));
         }
         Ok(())
     }

@@ -244,7 +244,7 @@ impl Local {
 
 fn separated() -> Error {
     numerical(
-        "under a flat prior these rows have no posterior: some coefficients separate the classes perfectly, or one class is missing, and ever larger values fit ever better",
+        "with a flat prior these rows have no posterior: some coefficients separate the classes perfectly, or one class is missing, so the likelihood has no maximum",
         proper_prior(),
     )
 }
@@ -257,7 +257,7 @@ fn proper_prior() -> Remedy {
 pub(crate) fn singular(flat: bool) -> Error {
     if flat {
         numerical(
-            "under a flat prior these rows do not settle every coefficient: some columns depend on each other",
+            "with a flat prior these rows do not determine every coefficient: some columns are linearly dependent",
             [Remedy::using("leave a column out", Setting::Exclude), proper_prior()],
         )
     } else {
@@ -274,7 +274,7 @@ fn not_converged(decrement: f64) -> Error {
         format!(
             "the posterior's mode was not reached: the search ended {apart:.1e} standard deviations away from it"
         ),
-        "standardise the columns, look for columns nearly equal to each other, or use a narrower prior",
+        "standardise the columns, look for nearly equal columns, or use a narrower prior",
     )
 }
 

@@ -68,10 +68,10 @@ pub fn write_resampled(fit: &Fit, verification: &Verification, seed: Seed, outpu
     if verification.judgement == Judgement::TooFar {
         return Err(ErrorKind::Numerical {
             what: format!(
-                "the draws are too far off to be drawn anew: they are worth {effective:.0} of the full data's"
+                "the draws are too far from the full data's posterior to be resampled: they have {effective:.0} effective draws"
             ),
             help: Some(
-                "build a larger coreset; without resampling, the draws and their weights can be looked at"
+                "build a larger coreset; without resampling, the weighted draws are written"
                     .into(),
             ),
         }
@@ -89,7 +89,9 @@ pub fn write_resampled(fit: &Fit, verification: &Verification, seed: Seed, outpu
     if effective < FEW * picked.len() as f64 {
         findings.push(Finding {
             what: Trouble::FewEffectiveDraws,
-            how_much: format!("the draws were drawn anew from others worth {effective:.0} effective ones"),
+            how_much: format!(
+                "the draws were resampled from weighted draws with only {effective:.0} effective draws"
+            ),
             what_to_do: "build a larger coreset, or draw more".into(),
         });
     }

@@ -180,7 +180,7 @@ pub fn read_posterior_from(input: &Input) -> Result<Fit> {
     let names = metadata.encoding.distinct_names()?;
     let draws = table
         .draws(&names, metadata.settings, metadata.sampler)
-        .map_err(|column| damaged(format!("has lost its column '{column}', or some of its values")))?;
+        .map_err(|column| damaged(format!("has no column '{column}', or some of its values")))?;
     Ok(Fit {
         summary: diagnostics::summary(&draws),
         draws,

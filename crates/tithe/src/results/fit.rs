@@ -242,7 +242,7 @@ fn separation() -> Finding {
         how_much: "the coefficients separate the two classes of these rows perfectly (or there is only one class), so the prior alone bounds their size".to_string(),
         what_to_do: Help::from([
             "look for a column that determines the label".into(),
-            Remedy::choose("a well-considered", Setting::Prior),
+            Remedy::choose("an informative", Setting::Prior),
         ]),
     }
 }
@@ -320,7 +320,7 @@ fn all_points(engine: &impl Engine, learnt: &Learnt, memory: u64) -> Result<Poin
         let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
         return Err(ErrorKind::Numerical {
             what: format!(
-                "all {} rows as points take {:.3} GiB, and {:.3} GiB are allowed for them",
+                "all {} rows need {:.3} GiB of memory, but the limit is {:.3} GiB",
                 learnt.rows,
                 gib(bytes),
                 gib(memory)

@@ -439,7 +439,7 @@ impl Stream {
         let (rows, counted) = (self.manifest.rows, self.manifest.fingerprint);
         let what = format!("the first {rows} rows have the fingerprint {found}, and {counted} was counted");
         Err(self.refused(
-            &format!("is of other rows than those fed again: {what}"),
+            &format!("does not belong to the rows fed again: {what}"),
             ["feed the same rows in the same order".into(), Remedy::Omit(Setting::Replay)],
         ))
     }
@@ -448,10 +448,10 @@ impl Stream {
     pub fn end(&mut self) -> Result<()> {
         match self.replayed.take() {
             Some(Replayed { left, .. }) if left > 0 => {
-                let what = format!("counts {left} rows more than were fed again");
+                let what = format!("contains {left} more rows than were fed again");
                 Err(self.refused(
                     &what,
-                    ["feed all rows from the first on".into(), Remedy::Omit(Setting::Replay)],
+                    ["feed all rows from the beginning".into(), Remedy::Omit(Setting::Replay)],
                 ))
             }
             _ => Ok(()),
@@ -606,9 +606,8 @@ pub fn snapshot(path: &Path, threads: Option<usize>, observer: &dyn Observer) ->
             Err(error) => return Err(error),
         }
     };
-    let settings: StreamSettings = serde_json::from_value(manifest.settings.clone()).map_err(|_| {
-        directory.refused("has settings that this program does not know", "use a newer tithe")
-    })?;
+    let settings: StreamSettings = serde_json::from_value(manifest.settings.clone())
+        .map_err(|_| directory.refused("has unknown settings", "use a newer tithe"))?;
     let tree = Tree::with_levels(settings.tree(threads), content.levels, manifest.blocks, content.residual)?;
     snapshot_of(&tree, &settings, &manifest, content.pending, threads, observer)
 }
@@ -662,7 +661,7 @@ fn learn(
 
 fn rows_of(layout: Option<&Layout>, segment: Segment, first_row: u64) -> Result<Rows> {
     let layout =
-        layout.ok_or_else(|| Error::setting(Setting::Columns, "are not known before there is a source"))?;
+        layout.ok_or_else(|| Error::setting(Setting::Columns, "are unknown before the first rows"))?;
     Ok(Rows {
         fields: layout.fields.iter().map(FieldRecord::field).collect(),
         segment,
@@ -718,7 +717,7 @@ pub fn repair(path: &Path) -> Result<Repaired> {
             (None, Some(settings)) => Manifest { sequence: sequence + 1, ..Manifest::new(settings) },
             (None, None) => {
                 return Err(directory.refused(
-                    "has no manifest that can be read",
+                    "has no readable manifest",
                     Remedy::using("feed all rows again into another directory", Setting::State),
                 ));
             }
@@ -761,7 +760,7 @@ fn compare(name: &str, recorded: &Value, given: &Value, found: &mut Vec<String>)
         _ if name == "unseen" => {}
         // The weight column is recorded with the roles of the columns.
         (a, b) if name == "known" && without_weight(a) == without_weight(b) => {}
-        _ if name == "known" => found.push("the encoding is another".to_string()),
+        _ if name == "known" => found.push("the encoding differs".to_string()),
         (a, b) => {
             let (before, now) = (in_words(a), in_words(b));
             found.push(format!("{} is {before} in the state and {now} now", name.replace('_', "-")));
@@ -817,7 +816,7 @@ mod tests {
     fn a_known_encoding_may_name_another_weight_column() {
         let settings = |scale: f64, weight: Option<&str>| json!({"encoding": {"known": {"scale": scale, "weight": weight}}});
         assert!(differences(&settings(1.0, None), &settings(1.0, Some("w"))).is_empty());
-        assert_eq!(differences(&settings(1.0, None), &settings(2.0, None)), ["the encoding is another"]);
+        assert_eq!(differences(&settings(1.0, None), &settings(2.0, None)), ["the encoding differs"]);
     }
 
     #[test]

@@ -61,9 +61,8 @@ impl Stream {
             Error::from(ErrorKind::WrongFile { path: path.to_path_buf(), what, help })
         };
         let manifest = Manifest::from_text(&packed.manifest, path)?.ok_or_else(damaged)?;
-        let settings: StreamSettings = serde_json::from_value(manifest.settings.clone()).map_err(|_| {
-            refused(path, "has settings that this program does not know", "use a newer tithe")
-        })?;
+        let settings: StreamSettings = serde_json::from_value(manifest.settings.clone())
+            .map_err(|_| refused(path, "has unknown settings", "use a newer tithe"))?;
         let input = |bytes: &Vec<u8>| Input::bytes(NAME, bytes.clone());
         let level = |bytes: &Option<Vec<u8>>| {
             bytes.as_ref().map(|bytes| read_coreset_from(&input(bytes))).transpose()

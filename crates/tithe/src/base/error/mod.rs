@@ -291,7 +291,7 @@ impl Error {
                 Remedy::Force,
             ])),
             ErrorKind::Changed { .. } => Some(
-                "make sure that nothing changes the data meanwhile, or copy or persist it first: each pass must read the same rows in the same order"
+                "make sure that nothing changes the data during the run, or copy or persist it first: each pass must read the same rows in the same order"
                     .into(),
             ),
             ErrorKind::Missing { .. } => Some(Help::from([

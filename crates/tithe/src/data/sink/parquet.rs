@@ -120,7 +120,7 @@ pub(crate) fn read_story(input: &Input) -> Result<Story> {
         Remedy::run("make a coreset", Operation::Build),
         Remedy::run("make a posterior", Operation::Fit),
     ]);
-    Err(wrong_file(input.path(), "is no file of tithe's", help))
+    Err(wrong_file(input.path(), "was not written by tithe", help))
 }
 
 /// The metadata of a file; `None` if this program did not write it.

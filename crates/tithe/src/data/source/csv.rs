@@ -74,7 +74,7 @@ impl Delimited {
             return Err(ErrorKind::Malformed {
                 path: path.to_path_buf(),
                 what: "its fields seem to be separated by semicolons".to_string(),
-                help: Some("write it with commas or tabs, and with points in numbers".into()),
+                help: Some("write it with commas or tabs between fields and with decimal points".into()),
             }
             .into());
         }
@@ -585,10 +585,13 @@ mod tests {
     fn every_error_says_where_and_what() {
         assert_eq!(error("a,b\n1,2\n1\n"), "'a.csv', row 2: has 1 field where the header has 2");
         assert_eq!(error("a,b\n1,2,3,4\n"), "'a.csv', row 1: has 4 fields where the header has 2");
-        assert_eq!(error("a,b\n1,\"x\n"), "'a.csv', row 1: a quoted field begins here that never ends");
+        assert_eq!(
+            error("a,b\n1,\"x\n"),
+            "'a.csv', row 1: a quoted field that begins here has no closing quote"
+        );
         assert_eq!(
             error("a,\"b\n1,2\n"),
-            "'a.csv': in its first line a quoted field begins here that never ends"
+            "'a.csv': in its first line a quoted field that begins here has no closing quote"
         );
 
         let (message, help) = error_late("12x,false,y\n");
@@ -604,15 +607,15 @@ mod tests {
         );
         assert_eq!(
             error_late("3,true,5\" pipe\n").0,
-            "'a.csv', row 10001, column 'c': a quote stands in the middle of a field that is not quoted"
+            "'a.csv', row 10001, column 'c': there is a quote in the middle of a field that is not quoted"
         );
         assert_eq!(
             error_late("3,true,\"a\"b\n").0,
-            "'a.csv', row 10001, column 'c': something stands between a closing quote and the next delimiter"
+            "'a.csv', row 10001, column 'c': there is text between a closing quote and the next delimiter"
         );
         assert_eq!(
             error_late("3,true,\"a\n1,true,b\n").0,
-            "'a.csv', row 10001, column 'c': a quoted field begins here that never ends"
+            "'a.csv', row 10001, column 'c': a quoted field that begins here has no closing quote"
         );
     }
 

@@ -88,7 +88,7 @@ pub(super) fn common_indices(
     let features = u64::from(last) + 1 - u64::from(first);
     if features > u64::from(MOST_FEATURES) {
         return Err(refused(
-            format!("has {features} features; {MOST_FEATURES} is the most"),
+            format!("has {features} features; the maximum is {MOST_FEATURES}"),
             "reduce them first, for example by hashing or by leaving out rare ones".into(),
         ));
     }
@@ -377,7 +377,7 @@ impl Plan {
         if !is_outside {
             return Ok(());
         }
-        let what = format!("feature index {} is beyond those that were there at first", last.unwrap_or(0));
+        let what = format!("feature index {} is larger than all in the first rows", last.unwrap_or(0));
         Err(self.wrong(row, None, what))
     }
 

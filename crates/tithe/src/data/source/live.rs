@@ -152,7 +152,7 @@ impl Awaited {
             }
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) if self.is_over => Ok(Some(Vec::new())),
-            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the thread that reads has failed")),
+            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the reading thread failed")),
         }
     }
 }
@@ -239,7 +239,7 @@ impl Source for Live {
     fn scan(&self, columns: &[usize]) -> Result<Box<dyn Scan>> {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(reader) = reader else {
-            return Err(Error::malformed(self.part.file(), "comes only once and was read already"));
+            return Err(Error::malformed(self.part.file(), "can be read only once and was read already"));
         };
         self.part.scan_once(columns, reader)
     }
@@ -282,7 +282,7 @@ impl Read for Growing {
             }
             // In a file that was truncated or replaced, the position would be wrong.
             if std::fs::metadata(&self.path)?.len() < self.offset {
-                return Err(io::Error::other("it has become shorter while it was followed"));
+                return Err(io::Error::other("it became shorter while it was being followed"));
             }
             std::thread::sleep(PAUSE);
         }
