@@ -367,7 +367,7 @@ CASES = {
         lambda: tithe.build(X, Y, size=50).fit(draws=50).verify(X, Y, weight=np.ones(N)),
         tithe.SettingError,
         ValueError,
-        "weight: the coreset was built without weights; remove it here",
+        "weight cannot be used: the coreset was built without weights; remove it here",
     ),
     "an unknown recipe": (
         lambda: tithe.generate("cake", 10),

@@ -339,7 +339,9 @@ def verify(
     """
     encoding = posterior._facts["encoding"]
     if weight is not None and encoding["weight"] is None:
-        raise SettingError("weight: the coreset was built without weights; remove it here, or build with weight= too")
+        raise SettingError(
+            "weight cannot be used: the coreset was built without weights; remove it here, or build with weight= too"
+        )
     ready = native(
         data,
         y,

@@ -243,7 +243,7 @@ fn different_settings_are_rejected_with_the_difference() {
     let message = "the state in 'state' was made with other settings: seed is 0 in the state and 9 now; size is 100 rows in the state and 200 rows now";
     refuses(&scratch, &other, &text, 1, message);
     let other = FEED.replace("--label y", "--label city");
-    refuses(&scratch, &other, &text, 2, "--label 'city' differs from the stream's label 'y'");
+    refuses(&scratch, &other, &text, 2, "--label is 'city', but the stream has the label 'y'");
     scratch.write("full/notes.txt", "mine");
     refuses(
         &scratch,

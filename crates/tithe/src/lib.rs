@@ -126,3 +126,4 @@ pub use model::{Prior, PriorChoice};
 pub use results::fit::{Fit, FitSettings};
 pub use results::predict::{PredictSettings, Prediction};
 pub use results::verify::{Figures, Judgement, Verification, VerifySettings};
+pub use stream::{Stream, StreamSettings};

@@ -6,7 +6,7 @@ use crate::base::error::Result;
 use crate::base::progress::{Observer, Silent};
 use crate::coreset::Coreset;
 use crate::coreset::build::{BuildSettings, build_on};
-use crate::data::source::{OpenOptions, find_inputs, open_inputs};
+use crate::data::source::{OpenOptions, Source, find_inputs, open_inputs};
 use crate::data::table::{Roles, Table};
 use crate::encoding::Encoding;
 use crate::encoding::full_data::open_as;
@@ -115,6 +115,21 @@ impl Data {
         let options = self.options();
         let table = open_as(encoding, find_inputs(&self.paths, options.memory)?, &options)?;
         LocalEngine::new(table, &self.engine, observer)
+    }
+
+    /// The source of the rows, with these columns read as text.
+    pub(super) fn source(&self, text: Vec<String>) -> Result<Box<dyn Source>> {
+        let options = OpenOptions { text, ..OpenOptions::default() };
+        open_inputs(find_inputs(&self.paths, options.memory)?, &options)
+    }
+
+    pub(super) fn roles(&self) -> &Roles {
+        &self.roles
+    }
+
+    /// The number of threads that decode the rows.
+    pub(super) fn reading_threads(&self) -> usize {
+        self.engine.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
     }
 
     fn options(&self) -> OpenOptions {

@@ -3,5 +3,6 @@
 mod coreset;
 mod data;
 mod fit;
+mod stream;
 
 pub use data::Data;
