@@ -257,8 +257,8 @@ fn text_in_a_numeric_column() {
     assert_eq!(mostly_text["dimension"], 4, "numbers are not more");
     let rows = "{\"x\":1,\"y\":0}\n{\"x\":2,\"y\":1}\n{\"x\":\"oops\",\"y\":1}\n";
     let scratch = Scratch::new();
-    let told = "error: 'data.ndjson', row 3, column 'x': '\"oops\"' is not a number\n";
-    scratch.write("data.ndjson", rows).refuses("data.ndjson --label y", 1, told);
+    let message = "error: 'data.ndjson', row 3, column 'x': '\"oops\"' is not a number\n";
+    scratch.write("data.ndjson", rows).refuses("data.ndjson --label y", 1, message);
 }
 
 #[test]
@@ -273,8 +273,8 @@ fn integers_too_large_for_a_float_in_ndjson() {
         scratch.write("a.ndjson", format!("{{\"x\":1,\"y\":0}}\n{{\"x\":{integer},\"y\":1}}\n"));
         let outcome = scratch.run(&format!("build a.ndjson --label y -o {CORE}"));
         assert_eq!(outcome.code == Some(0), is_exact, "{integer}: {outcome:?}");
-        let told = "error: values that cannot be used in 'x' (1 integers beyond 2^53";
-        assert!(is_exact || outcome.err.starts_with(told), "{integer}: {}", outcome.err);
+        let message = "error: values that cannot be used in 'x' (1 integers beyond 2^53";
+        assert!(is_exact || outcome.err.starts_with(message), "{integer}: {}", outcome.err);
     }
 }
 
@@ -323,9 +323,9 @@ fn unseen_levels_are_located() {
     scratch.write("data.csv", &text).write("more.csv", &text);
     for (data, method) in [("data.csv", "calibrated"), ("data.csv more.csv", "uniform")] {
         let line = format!("build {data} --encoding known.parquet --method {method} --size 100 -o {CORE}");
-        let told = scratch.run(&line).err;
+        let message = scratch.run(&line).err;
         let what = "error: column 'city': the level 'Atlantis' in row 3001 of 'data.csv' was not there";
-        assert!(told.starts_with(what), "{told}");
+        assert!(message.starts_with(what), "{message}");
     }
 }
 

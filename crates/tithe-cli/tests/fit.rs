@@ -340,8 +340,8 @@ fn a_prior_that_moves_the_mode_away_from_the_certified_one_gives_a_warning() {
 fn too_few_draws_give_a_warning_and_fail_with_strict() {
     let scratch = with_core();
     let outcome = scratch.run("fit core.parquet --draws 3 --warmup 5 --strict");
-    let told = "warning: 3 draws per chain are too few for diagnostics; use --draws 1000\n";
-    assert!(outcome.code == Some(1) && outcome.err.contains(told), "{outcome:?}");
+    let message = "warning: 3 draws per chain are too few for diagnostics; use --draws 1000\n";
+    assert!(outcome.code == Some(1) && outcome.err.contains(message), "{outcome:?}");
     let outcome = scratch.run("fit core.parquet --draws 20 --warmup 20 --strict -o post.parquet");
     assert_eq!(outcome.code, Some(1));
     assert!(
@@ -430,11 +430,11 @@ fn stan_csv_contains_the_same_draws() {
 fn a_coreset_that_is_too_small_gives_a_warning() {
     let scratch = Scratch::with_csv(Mixed::new(2_000).csv());
     scratch.build("data.csv --label y --size 5");
-    let told = "warning: the coreset is too small according to its certificate: its posterior differs from the full data's\n";
+    let message = "warning: the coreset is too small according to its certificate: its posterior differs from the full data's\n";
     for (flags, code) in [("", 0), ("--strict", 1)] {
         let outcome = scratch.run(&format!("fit {CORE} --sampler laplace {flags}"));
         assert_eq!(outcome.code, Some(code), "{outcome:?}");
-        assert!(outcome.err.contains(told), "{outcome:?}");
+        assert!(outcome.err.contains(message), "{outcome:?}");
     }
 }
 
@@ -444,10 +444,10 @@ fn the_scale_of_the_priors_is_reported() {
     let line = "fit data.csv --label y --sampler laplace";
     let centred = "standardised scale (numeric columns centred and divided by their sd)";
     let scaled = "standardised scale (numeric columns divided by their sd)";
-    for (flags, told) in
+    for (flags, message) in
         [("", centred), ("--no-intercept", scaled), ("--no-standardize", "are in the units of the data")]
     {
         let out = scratch.succeed(&format!("{line} {flags}"));
-        assert!(out.contains(told), "{flags}: {out}");
+        assert!(out.contains(message), "{flags}: {out}");
     }
 }

@@ -141,8 +141,8 @@ fn rows_that_cannot_be_predicted_are_located() {
         assert!(!scratch.path("out.csv").exists(), "{line}");
     }
     let out = scratch.succeed("predict post.parquet unseen.csv -o out.csv --unseen reference");
-    let told = "  1 value was of an unseen level treated as the reference level\n";
-    assert!(out.ends_with(told), "{out}");
+    let message = "  1 value was of an unseen level treated as the reference level\n";
+    assert!(out.ends_with(message), "{out}");
     let draws = read_core(&scratch.path("post.parquet"));
     let text = String::from_utf8(scratch.read("out.csv")).expect("UTF-8");
     let last: Vec<&str> = text.lines().last().expect("a line").split(',').collect();

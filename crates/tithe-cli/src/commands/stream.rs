@@ -92,7 +92,7 @@ pub fn run(args: &StreamArgs) -> Result<()> {
         && ended
     {
         let output = create_parquet(path)?;
-        // Ctrl-C stopped the reading; it must not cancel the snapshot as well.
+        // Ctrl-C stops reading; it must not cancel the snapshot as well.
         let coreset = stream.snapshot(if end == End::Complete { &watcher } else { &Silent })?;
         write_coreset(&coreset, output)?;
     }
@@ -272,7 +272,7 @@ fn repair_state(args: &StreamArgs) -> Result<()> {
     Ok(())
 }
 
-/// Prints the progress of the stream, how the reading ended, and what was written.
+/// Prints the progress of the stream, whether it reached the end of the input, and what was written.
 fn print_progress(
     args: &StreamArgs,
     before: Progress,

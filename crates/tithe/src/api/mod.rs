@@ -1,4 +1,4 @@
-//! The short way through the library: files in, coresets and posteriors out.
+//! The short way through the library, for users of the crate: from files to coresets and posteriors.
 
 mod coreset;
 mod data;

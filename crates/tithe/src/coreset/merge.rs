@@ -132,7 +132,7 @@ fn joined(parts: &[&Provenance]) -> Provenance {
         composition: Some(Composition {
             parts: composed.iter().map(|part| part.parts).sum(),
             depth: composed.iter().map(|part| part.depth).max().unwrap_or(0),
-            bound: bounds.and_then(|bounds| bounds.into_iter().reduce(|a, b| a.beside(b))),
+            bound: bounds.and_then(|bounds| bounds.into_iter().reduce(|a, b| a.combined_with(b))),
             kl,
         }),
         warnings,

@@ -93,7 +93,7 @@ impl Bound {
     pub const EXACT: Bound = Bound { epsilon: 0.0, delta: 0.0, radius: None };
 
     /// Of a union: the worst part (observation 1 of the paper).
-    pub fn beside(self, other: Bound) -> Bound {
+    pub fn combined_with(self, other: Bound) -> Bound {
         Bound {
             epsilon: self.epsilon.max(other.epsilon),
             delta: self.delta + other.delta,

@@ -19,7 +19,7 @@ use crate::engine::pass::{Pass, Watching};
 use crate::model::quadratic::Quadratic;
 use crate::reservoir::slots::Picked;
 
-/// In (ε, δ) mode the size is not known when distinct rows are counted; more than this are not worth keeping.
+/// In (ε, δ) mode the size is not known when distinct rows are counted; more than this are not kept.
 const MOST_DISTINCT: usize = 1 << 14;
 
 /// A build in progress: what every step needs.
@@ -159,7 +159,7 @@ impl<'a, E: Engine> Build<'a, E> {
         Ok(Some(Selected::exact(rows, weights, facts, Some(why))))
     }
 
-    /// How many distinct rows are worth counting: the size asked for; where all rows fit that size, only as many as make
+    /// The largest number of distinct rows to count: the requested size; if all rows fit that size, only as many as make
     /// the data clearly smaller.
     fn most_distinct(&self) -> Option<usize> {
         let asked = match self.settings.size {

@@ -598,7 +598,7 @@ mod tests {
 
     #[test]
     fn a_column_of_another_kind_is_an_error() {
-        let told = |columns: Vec<Column>| {
+        let message = |columns: Vec<Column>| {
             let block = Block::new(0, 0, Segment { columns, len: 3 });
             encoding().encoder(&block).err().map(|error| error.to_string())
         };
@@ -608,11 +608,11 @@ mod tests {
         columns[0] = ages.finish();
         let expected =
             "column 'age': 'old' is not a number in row 2, but the column is numeric in the encoding";
-        assert_eq!(told(columns.clone()).as_deref(), Some(expected));
+        assert_eq!(message(columns.clone()).as_deref(), Some(expected));
         columns.swap(0, 2);
         columns[1] = columns[0].clone();
         let expected = "column 'city': is numeric, but categorical in the encoding";
-        assert_eq!(told(columns).as_deref(), Some(expected));
+        assert_eq!(message(columns).as_deref(), Some(expected));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::model::newton::{Likelihood, Mode, mode, mode_from_afar, mode_of_point
 use crate::model::quadratic::Quadratic;
 
 /// The squared decrement at which the full data's mode is near enough. The curvature of a nearly separated coefficient changes
-/// over a thousandth of its standard deviation, and a certificate compares curvatures: hence so near.
+/// over a thousandth of its standard deviation, and a certificate compares curvatures, so the search must end this close.
 pub(crate) const NEAR: f64 = 1e-12;
 /// The mode is also near enough where the curvature is expected to change by no more than this fraction until there: the
 /// certificate's KL depends on its square.
@@ -38,7 +38,7 @@ const SLOW: f64 = 0.1;
 const WORTH_GUIDES: f64 = 1e-3;
 /// So does a pilot whose mode is this many times as far away as is to be expected of a random selection.
 const POOR: f64 = 10.0;
-/// A pilot is small compared with data of so many times its rows: a few searches with it cost less than the pass that they
+/// A pilot is small compared with data of this many times its rows: a few searches with it cost less than the pass that they
 /// save, unless the rows are in memory and many cores evaluate them.
 const SMALL: u64 = 32;
 
@@ -111,7 +111,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The first evaluation, for a pass that shares its reading with another; a search from a residual makes its own.
+    /// The first evaluation, for a pass that also computes something else; a search from a residual makes its own.
     pub fn first_evaluation(&self) -> Option<EvaluatingCurvature<'_>> {
         let evaluating = || EvaluatingCurvature::new(self.encoding, &self.start);
         self.residual.is_none().then(|| evaluating().with_guides(self.guidance.wanted()))
@@ -183,9 +183,9 @@ struct FullData<'a, E> {
     margins: bool,
     least_weight: f64,
     separated: bool,
-    /// Points that count besides the rows.
+    /// Points that are added to the rows.
     others: Option<&'a Points>,
-    /// A log-likelihood that counts besides both.
+    /// A log-likelihood that is added to both.
     residual: Option<&'a Quadratic>,
     /// The first evaluation, if another pass has made it.
     first: Option<Evaluation>,
@@ -362,7 +362,7 @@ mod tests {
             passes
         };
         let rows = |count: usize| -> Vec<Vec<f64>> { (0..count).map(|n| all.row(n)).collect() };
-        // One that is not small beside the data is not used, although it is nearer.
+        // A pilot that is not small compared with the data is not used, although it is nearer.
         assert_eq!((found(&rows(3000)), found(&rows(8000))), (3, 4));
         // Nor is a misleading one used for long: it has other labels, or much longer rows.
         let mut misleading = rows(3000);

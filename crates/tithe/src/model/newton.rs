@@ -10,7 +10,7 @@ use crate::data::points::Points;
 use crate::model::likelihood::Curvature;
 use crate::model::prior::{Prior, Priors};
 
-/// A search gives up after so many steps.
+/// Maximum number of steps of a search.
 const MOST_STEPS: usize = 200;
 /// The squared decrement at which a mode is exact to the last digits, for likelihoods that are cheap to evaluate.
 pub(crate) const EXACT: f64 = 1e-20;
@@ -31,7 +31,7 @@ pub(crate) trait Likelihood {
     /// The smallest weight of a row, among those evaluated.
     fn least_weight(&self) -> f64;
 
-    /// The search gives up after so many steps.
+    /// Maximum number of steps.
     fn most_steps(&self) -> usize {
         MOST_STEPS
     }
@@ -97,7 +97,7 @@ pub(crate) fn normal_priors(precision: &[f64]) -> Priors {
     Priors { coefficients: precision.iter().map(|p| Prior::Normal { scale: p.sqrt().recip() }).collect() }
 }
 
-/// Rejects models whose Hessians do not fit into memory, if each of so many threads sums one.
+/// Rejects models whose Hessians do not fit into memory, if each thread sums one.
 pub(crate) fn check_memory(dim: usize, threads: usize) -> Result<()> {
     // Every thread sums half a Hessian, 64 bytes per entry, and there are a few whole ones: an evaluation, a factor, a map.
     let bytes = (dim as u64).saturating_pow(2).saturating_mul(32 * threads as u64 + 64);

@@ -390,7 +390,7 @@ impl LogDensity for Expansion<'_> {
 
 /// Gradient evaluations per draw of NUTS for a typical posterior (three to seven, and a few more during warm-up).
 const GRADIENTS_PER_DRAW: f64 = 7.0;
-/// Seconds; a coreset is not worth building if fitting all rows takes less.
+/// Seconds; if fitting all rows takes less, no coreset is needed.
 pub const SHORT_FIT: f64 = 10.0;
 
 /// Estimates how many seconds a default fit (4 chains of 1,000 warm-up iterations and 1,000 draws) of `rows` rows like

@@ -28,7 +28,7 @@ pub enum Fed {
     Nothing,
 }
 
-/// How a reading ended.
+/// Why reading ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// There are no more rows.
@@ -173,8 +173,8 @@ fn work(scan: &Shared, stop: &AtomicBool, sender: &SyncSender<(u64, Decoded)>, l
             if stop.load(Ordering::Relaxed) {
                 *scan = None;
             }
-            let Some(reading) = scan else { return };
-            let unit = reading.next_unit();
+            let Some(open) = scan else { return };
+            let unit = open.next_unit();
             if !matches!(unit, Ok(Some(_))) {
                 *scan = None;
             }

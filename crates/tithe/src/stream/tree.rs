@@ -7,7 +7,7 @@
 //! carries them as one quadratic, every step compensates for its share of it, and a snapshot for all of it. So errors do not
 //! add up from step to step, and no step needs to be exact: a few conjugate gradients are enough.
 //!
-//! **The reference point.** Gradient and Hessian are those at one parameter; what is lost is of third order in the distance
+//! **The reference point.** Gradient and Hessian are those at one parameter; the error is of third order in the distance
 //! from there to the final posterior's mode. So the reference is renewed at every step: it is the mode of everything that is
 //! held at that moment, residual included, which moves less and less as rows come in. Errors are measured in the metric of
 //! the same posterior, because that is where they will matter.
@@ -225,7 +225,7 @@ impl Tree {
         Ok(built)
     }
 
-    /// The points of the coresets that are held besides those being compressed.
+    /// The points of the coresets other than those being compressed.
     fn others<'a>(&self, levels: impl Iterator<Item = &'a Option<Coreset>>) -> Result<Option<Points>> {
         if self.settings.reference != ReferencePoint::Renewed {
             return Ok(None);

@@ -426,7 +426,7 @@ mod tests {
         all
     }
 
-    /// 3 columns of so many rows: element (r, c) is 10 r + c, in either order, read backwards, every second row.
+    /// 3 columns of this many rows: element (r, c) is 10 r + c, in either order, read backwards, every second row.
     #[test]
     fn strides_are_followed() {
         let rows = 70_001;
