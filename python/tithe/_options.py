@@ -233,7 +233,7 @@ class ColumnOptions(TypedDict, total=False):
     features: Annotated[
         Sequence[str] | None, Option(None, names_of, "Columns to use as features; by default all the others.")
     ]
-    exclude: Annotated[Sequence[str], Option((), names_of, "Columns to leave out; they may contain anything.")]
+    exclude: Annotated[Sequence[str], Option((), names_of, "Columns to exclude; they may contain anything.")]
     text: Annotated[
         Sequence[str],
         Option((), names_of, 'Columns to read as text (categories); booleans become ``"false"`` and ``"true"``.'),
@@ -271,7 +271,7 @@ class BlockOptions(TypedDict, total=False):
 
 
 class StreamBlockOptions(TypedDict, total=False):
-    """How a stream is divided into blocks, and what it does with new levels."""
+    """How a stream is divided into blocks, and how it treats new levels."""
 
     block: Annotated[
         int,

@@ -516,7 +516,7 @@ _ARROW_TYPES = {
 
 
 def _arrow_schema(df: DataFrame) -> pa.Schema:
-    """The Arrow schema that the workers will see; the contents of nested columns are left out."""
+    """The Arrow schema that the workers will see; without the contents of nested columns."""
     fields = []
     for field in df.schema.fields:
         kind = field.dataType

@@ -167,7 +167,8 @@ fn warnings_go_to_standard_error_and_into_the_record() {
     let record: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON and nothing else");
     let warnings = record["warnings"].as_array().expect("warnings");
     assert_eq!(warnings.len(), 2);
-    let message: String = warnings.iter().map(|w| format!("warning: {}\n", w.as_str().expect("text"))).collect();
+    let message: String =
+        warnings.iter().map(|w| format!("warning: {}\n", w.as_str().expect("text"))).collect();
     assert_eq!(outcome.err, message);
 }
 

@@ -150,7 +150,7 @@ fn incompatible_coresets_are_rejected_with_the_reason() {
     shard(&scratch, &table, "fewer", 500..1_000, "--size 50 --exclude x2");
     refuses("fewer", "the number of features is '3' in the first and '2' in the second");
     shard(&scratch, &table, "bare", 500..1_000, "--size 50 --no-intercept");
-    refuses("bare", "the intercept is 'there' in the first and 'left out' in the second");
+    refuses("bare", "the intercept is 'fitted' in the first and 'omitted' in the second");
     shard(&scratch, &table, "raw", 500..1_000, "--size 50 --no-standardize");
     refuses("raw", "column 'x1' is scaled in the first and not in the second");
     shard(&scratch, &table, "turned", 500..1_000, "--size 50 --positive 0");

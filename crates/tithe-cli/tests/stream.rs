@@ -200,8 +200,8 @@ fn a_damaged_state_is_rejected_and_can_be_repaired() {
             .collect();
         let line = FEED.replace("state state", "state copy");
         let message = format!("'copy/{file}' is damaged");
-        let message = refuses(&scratch, &line, &text, 1, &message);
-        assert!(message.contains("--repair"), "{message}");
+        let shown = refuses(&scratch, &line, &text, 1, &message);
+        assert!(shown.contains("--repair"), "{shown}");
         refuses(&scratch, "stream --state copy --snapshot -o never.parquet", "", 1, &message);
         for (name, bytes) in &before {
             assert!(

@@ -128,7 +128,10 @@ fn a_uniform_coreset_has_a_certificate_too() {
     let drawn = number(&record(&scratch, "verify draws.parquet --data data.csv")["kl"]);
     assert!((0.3..3.0).contains(&(drawn / kl)), "{drawn} and {kl}");
     let message = scratch.run(&format!("certify {CORE} --data data.csv"));
-    assert!(message.out.contains("certificate: too small\n"), "no size is suggested for this method: {message:?}");
+    assert!(
+        message.out.contains("certificate: too small\n"),
+        "no size is suggested for this method: {message:?}"
+    );
     assert!(message.err.contains("calibrated coresets need far fewer rows"), "{message:?}");
 }
 

@@ -27,7 +27,7 @@
 //! The method starts from Huggins, Campbell and Broderick, *Coresets for Scalable Bayesian Logistic Regression* (2016), whose
 //! notation the sources use: rows `x_n`, labels `y_n ∈ {−1, +1}`, `z_n = y_n x_n`, `φ(s) = ln(1 + e^{−s})`, log-likelihood
 //! `L(θ) = −Σ w_n φ(z_n·θ)`. The [default method](Method::Calibrated) goes past the paper: it weights the rows so that
-//! gradient and Hessian at the full data's mode are matched, and its [`Certificate`] measures what it reached.
+//! gradient and Hessian at the full data's mode are matched, and its [`Certificate`] measures the remaining difference.
 //!
 //! The crate exports what is listed here and nothing else. The feature `internals` makes all modules public for the other
 //! crates of this project; it comes with no promise of stability.

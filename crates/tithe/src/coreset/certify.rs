@@ -12,7 +12,7 @@ use crate::mode::search::{Pilot, Search};
 pub struct CertifySettings {
     /// Standard deviation of the normal prior of both posteriors, on the model's scale.
     pub prior_scale: f64,
-    /// Continue with data that is not what was recorded.
+    /// Continue with data that differs from the recorded data.
     pub force: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct Certified {
     pub certificate: Certificate,
     /// Number of rows and fingerprint of the data.
     pub identity: Identity,
-    /// Whether the data is what was recorded.
+    /// True if the data is the recorded data.
     pub same_data: bool,
 }
 

@@ -139,7 +139,7 @@ fn joined(parts: &[&Provenance]) -> Provenance {
     }
 }
 
-/// Compresses a coreset to the size asked for, and returns the residual as well. A coreset that is no larger than that is
+/// Compresses a coreset to the requested size, and returns the residual as well. A coreset that is no larger than that is
 /// returned unchanged, unless it has to compensate a carried residual.
 pub(crate) fn compress(
     union: Coreset,
@@ -218,7 +218,7 @@ fn compressed(before: Provenance, step: Provenance, kl: Option<f64>) -> Provenan
     }
 }
 
-/// An observer that passes on nothing but a cancellation: passes over a few thousand rows need no progress bar, and their
+/// An observer that forwards only cancellations: passes over a few thousand rows need no progress bar, and their
 /// warnings were given when the rows were read.
 pub(crate) struct Quiet<'a>(pub &'a dyn Observer);
 
@@ -266,7 +266,7 @@ fn difference(first: &Coreset, second: &Coreset) -> Option<String> {
         (one.to_string() != other.to_string())
             .then(|| format!("{what} is '{one}' in the first and '{other}' in the second"))
     };
-    let intercept = |encoding: &Encoding| if encoding.intercept { "there" } else { "left out" };
+    let intercept = |encoding: &Encoding| if encoding.intercept { "fitted" } else { "omitted" };
     differ("the label", &a.label.column, &b.label.column)
         .or_else(|| differ("the label's positive value", &a.label.positive, &b.label.positive))
         .or_else(|| differ("the label's negative value", &a.label.negative, &b.label.negative))

@@ -78,7 +78,7 @@ pub enum LabelValue {
 pub struct Feature {
     /// The name of the column.
     pub column: String,
-    /// Its coding.
+    /// How its values are encoded.
     pub coding: Coding,
 }
 
@@ -90,7 +90,7 @@ pub enum Coding {
     Number {
         /// What is subtracted: the mean, or 0.
         center: f64,
-        /// What is divided by: the standard deviation, or 1.
+        /// The divisor: the standard deviation, or 1.
         scale: f64,
     },
     /// As 0 and 1.

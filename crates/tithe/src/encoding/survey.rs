@@ -712,39 +712,39 @@ fn feature(
             let scale = if settings.standardize && sd > 0.0 { sd } else { 1.0 };
             Coding::Number { center: if center { mean } else { 0.0 }, scale }
         }
-        Kind::Text => {
-            if found.levels.too_many {
-                return Err(ErrorKind::Column {
-                    what: format!("has more than {} levels", settings.max_levels),
-                    help: Some(Help::from([
-                        Remedy::ExcludeColumn(Some(column.clone())),
-                        "group its levels".into(),
-                        Remedy::RaiseLimit(Setting::MaxLevels),
-                    ])),
-                    column,
-                }
-                .into());
-            }
-            // The most frequent level; of equally frequent ones the first alphabetically.
-            let reference = found
-                .levels
-                .seen
-                .iter()
-                .rev()
-                .max_by(|a, b| a.1.mass.total_cmp(&b.1.mass))
-                .map_or(String::new(), |(level, _)| level.clone());
-            let levels: Vec<String> =
-                found.levels.seen.keys().filter(|level| **level != reference).cloned().collect();
-            if levels.is_empty() {
-                warnings.push(format!(
-                    "column '{column}' has only the level '{reference}': it has no coefficient"
-                ));
-            }
-            Coding::Levels { reference, levels }
-        }
+        Kind::Text => levels(&column, found, settings, warnings)?,
         Kind::Unsupported => return Err(unsupported(field)),
     };
     Ok(Feature { column, coding })
+}
+
+/// The coding of a text column. The reference is the most frequent level; of equally frequent ones the first alphabetically.
+fn levels(
+    column: &str,
+    found: &ColumnFound,
+    settings: &EncodingSettings,
+    warnings: &mut Vec<String>,
+) -> Result<Coding> {
+    if found.levels.too_many {
+        return Err(ErrorKind::Column {
+            column: column.to_string(),
+            what: format!("has more than {} levels", settings.max_levels),
+            help: Some(Help::from([
+                Remedy::ExcludeColumn(Some(column.to_string())),
+                "group its levels".into(),
+                Remedy::RaiseLimit(Setting::MaxLevels),
+            ])),
+        }
+        .into());
+    }
+    let seen = &found.levels.seen;
+    let most_frequent = seen.iter().rev().max_by(|a, b| a.1.mass.total_cmp(&b.1.mass));
+    let reference = most_frequent.map_or(String::new(), |(level, _)| level.clone());
+    let levels: Vec<String> = seen.keys().filter(|level| **level != reference).cloned().collect();
+    if levels.is_empty() {
+        warnings.push(format!("column '{column}' has only the level '{reference}': it has no coefficient"));
+    }
+    Ok(Coding::Levels { reference, levels })
 }
 
 fn unsupported(field: &Field) -> Error {

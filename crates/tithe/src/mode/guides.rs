@@ -1,4 +1,4 @@
-//! Guides: a few weighted rows whose likelihood predicts the full data's, and so saves passes on the way to its mode.
+//! Guides: a few weighted rows whose likelihood predicts the full data's, which saves passes in the search for its mode.
 //!
 //! With their weights they have a likelihood `L̃`. Corrected to the full data's gradient and Hessian at the last evaluated
 //! parameter `θ_k`, `L̃(θ) + (∇L − ∇L̃)(θ − θ_k) + ½(θ − θ_k)ᵀ(∇²L − ∇²L̃)(θ − θ_k)`, it is exact to second order and takes

@@ -36,7 +36,7 @@ const PREDICTED: f64 = 1e-14;
 /// A step that leaves this fraction of the squared decrement calls for guides, unless the mode is as near as `WORTH_GUIDES`.
 const SLOW: f64 = 0.1;
 const WORTH_GUIDES: f64 = 1e-3;
-/// So does a pilot whose mode is this many times as far away as is to be expected of a random selection.
+/// So does a pilot whose mode is this many times as far away as expected for a random selection.
 const POOR: f64 = 10.0;
 /// A pilot is small compared with data of this many times its rows: a few searches with it cost less than the pass that they
 /// save, unless the rows are in memory and many cores evaluate them.
@@ -45,7 +45,7 @@ const SMALL: u64 = 32;
 /// Where a search for the full data's mode starts: a few weighted points that represent all rows.
 #[derive(Clone, Copy)]
 pub(crate) enum Pilot<'a> {
-    /// Rows selected at random: what they seem to say about rare levels is not to be relied on.
+    /// Rows selected at random, which are unreliable about rare levels.
     Random(&'a Points),
     /// A coreset, whose own mode should be near.
     Calibrated(&'a Points),
@@ -130,7 +130,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Finds the full data's mode under any priors; also says whether the classes are separated.
+/// Finds the full data's mode under any priors, and whether the classes are separated.
 pub(crate) fn full_mode_from_afar(
     engine: &impl Engine,
     encoding: &Encoding,
@@ -158,7 +158,7 @@ fn cautious(pilot: &Points, prior_precision: &[f64]) -> Vec<f64> {
 enum Guidance<'a> {
     /// Newton's method alone.
     None,
-    /// Guides are selected once the search is slow or the pilot turns out to be poor: if the squared decrement has not fallen
+    /// Guides are selected once the search is slow or the pilot turns out to be inaccurate: if the squared decrement has not fallen
     /// much below the `last`. Until then a pilot that is small compared with the data predicts.
     Ready { selection: GuideSelection, last: f64, pilot: Option<&'a Points> },
     /// The next evaluation should select guides.

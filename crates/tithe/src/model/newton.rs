@@ -225,7 +225,7 @@ impl Local {
         (squared_change / squared_way).sqrt()
     }
 
-    /// The Newton step `H⁻¹ ∇` with `damping` times its diagonal's size added to `H`; nothing if that is not positive definite.
+    /// The Newton step `H⁻¹ ∇` with `damping` times its diagonal's size added to `H`; `None` if that is not positive definite.
     fn step(&self, damping: f64) -> Option<Vec<f64>> {
         let dim = self.gradient.len();
         let mut damped = self.precision.clone();

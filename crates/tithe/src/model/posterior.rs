@@ -157,7 +157,7 @@ mod tests {
         for text in ["normal:2", "cauchy:2.5", "laplace:1", "spike-slab:0.1:10:0.5"] {
             assert!(posterior_of(text, &points).is_ok(), "{text}");
         }
-        // Only the intercept is flat, and only one class is there: nothing holds the intercept.
+        // Only the intercept is flat, and there is only one class: the intercept is not bounded.
         let mut one_class = Points::new(2);
         for n in 0..50 {
             one_class.push(&[1.0, f64::from(n % 7) - 3.0], 1.0);

@@ -62,7 +62,7 @@ const FEW: f64 = 0.5;
 /// Resamples as many draws in proportion to their weights and writes them as a posterior of the full data.
 ///
 /// # Errors
-/// If the weights are unreliable: a reader of the file could not know.
+/// If the weights are unreliable, because readers of the file could not see that.
 pub fn write_resampled(fit: &Fit, verification: &Verification, seed: Seed, output: Output) -> Result<()> {
     let effective = verification.psis.effective_draws();
     if verification.judgement == Judgement::TooFar {

@@ -100,7 +100,7 @@ pub struct Stream {
     /// Rows of the incomplete block.
     pending: Vec<Segment>,
     pending_rows: usize,
-    /// True if a block failed: nothing more is saved, because the block would fail again.
+    /// True if a block failed: the state is then not saved any more, because the block would fail again.
     is_broken: bool,
     /// The columns, once this process has had a source.
     table: Option<Arc<Table>>,
@@ -423,7 +423,7 @@ impl Stream {
         }
         while self.pending_rows >= self.enough() {
             if let Err(error) = self.take_in_block(observer) {
-                // A stop in the middle of a block loses nothing: its rows are added and wait for the next call.
+                // A stop in the middle of a block loses no rows: they are added and wait for the next call.
                 self.is_broken = !matches!(error.kind(), ErrorKind::Cancelled);
                 return if self.is_broken { Err(error) } else { Ok(()) };
             }

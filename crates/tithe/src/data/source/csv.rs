@@ -63,29 +63,7 @@ impl Delimited {
         if first.is_cut {
             return Err(Error::malformed(path, "its first line does not end"));
         }
-        let names: Vec<String> = if dialect.has_header {
-            header.iter().enumerate().map(|(at, name)| column_name(path, at, name)).collect::<Result<_>>()?
-        } else {
-            (1..=header.len()).map(|number| format!("x{number}")).collect()
-        };
-        if let [only] = &names[..]
-            && only.contains(';')
-        {
-            return Err(ErrorKind::Malformed {
-                path: path.to_path_buf(),
-                what: "its fields seem to be separated by semicolons".to_string(),
-                help: Some("write it with commas or tabs between fields and with decimal points".into()),
-            }
-            .into());
-        }
-        check_names(
-            path,
-            &names,
-            Some(Help::from([
-                "rename one of them".into(),
-                Remedy::example("say if the file has no header", Setting::Header, false),
-            ])),
-        )?;
+        let names = column_names(path, &header, dialect.has_header)?;
         let start = if dialect.has_header { next } else { from };
 
         let mut guesses = vec![Guess::default(); names.len()];
@@ -104,6 +82,31 @@ impl Delimited {
         let format = Delimited { dialect, data_start: chunk_start + start as u64 };
         Ok(TextPart { file, format, fields, undecided })
     }
+}
+
+/// The names of the columns: the header's, or x1, x2, … without a header.
+fn column_names(path: &Path, first_row: &[Token], has_header: bool) -> Result<Vec<String>> {
+    let names: Vec<String> = if has_header {
+        first_row.iter().enumerate().map(|(at, name)| column_name(path, at, name)).collect::<Result<_>>()?
+    } else {
+        (1..=first_row.len()).map(|number| format!("x{number}")).collect()
+    };
+    if let [only] = &names[..]
+        && only.contains(';')
+    {
+        return Err(ErrorKind::Malformed {
+            path: path.to_path_buf(),
+            what: "its fields seem to be separated by semicolons".to_string(),
+            help: Some("write it with commas or tabs between fields and with decimal points".into()),
+        }
+        .into());
+    }
+    let help = Help::from([
+        "rename one of them".into(),
+        Remedy::example("say if the file has no header", Setting::Header, false),
+    ]);
+    check_names(path, &names, Some(help))?;
+    Ok(names)
 }
 
 impl TextFormat for Delimited {
@@ -231,7 +234,7 @@ pub(super) struct Plan {
     names: Vec<String>,
     /// For each column of the file.
     used: Vec<Use>,
-    /// For each column that was asked for.
+    /// For each requested column.
     order: Vec<Use>,
     numbers: usize,
     texts: usize,

@@ -1,4 +1,4 @@
-//! Bytes that can be read any number of times: a file, or a saved copy of what can be read only once (standard input, a
+//! Bytes that can be read any number of times: a file, or a saved copy of an input that can be read only once (standard input, a
 //! pipe).
 
 use std::fs::File;

@@ -253,7 +253,7 @@ struct Plan {
     indices: Indices,
     /// For each column of the file (the label first): its position among those that are read.
     slots: Vec<Option<usize>>,
-    /// For each column that was asked for: its position and its kind.
+    /// Position and kind of each requested column.
     order: Vec<(usize, Kind)>,
     width: usize,
 }

@@ -27,7 +27,7 @@ pub(super) trait Part: Send + Sync {
     /// Sets the kind of a column that [is undecided](Part::is_undecided) to the kind it has in another file.
     fn decide(&mut self, _column: usize, _kind: Kind) {}
 
-    /// Reads a column as text, whatever its values are.
+    /// Reads a column as text, even if it contains numbers.
     fn read_as_text(&mut self, column: usize) -> Result<()>;
 
     /// True if zeros are not stored.
