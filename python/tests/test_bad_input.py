@@ -446,7 +446,7 @@ def test_a_pickle_from_a_newer_version(kind, posterior, tmp_path):
         tithe.WrongFileError, match=rf"'the pickled {kind}' has format version 2(.|\n)*use a newer tithe"
     ):
         rebuild(from_the_future(data))
-    with pytest.raises(tithe.MalformedError, match="it is damaged or cut short"):
+    with pytest.raises(tithe.MalformedError, match="it is damaged or truncated"):
         rebuild(data[: len(data) // 2])
     with pytest.raises(tithe.WrongFileError, match="was not written by tithe"):
         rebuild(b"something else")

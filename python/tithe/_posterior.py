@@ -246,7 +246,7 @@ class Verification:
     kl: float
     #: Pareto k of the importance weights; below 0.7 they are reliable.
     k_hat: float
-    #: Independent draws that one weighted draw is worth.
+    #: Effective independent draws per weighted draw.
     efficiency: float
     #: Number of rows of the data.
     n_rows: int

@@ -390,7 +390,7 @@ fn damaged_parquet_gives_an_error_and_no_panic_message() {
     scratch.refuses(
         "cut.parquet --label y",
         1,
-        "error: 'cut.parquet': cannot be read as Parquet: it is damaged or cut short (Parquet error: Invalid Parquet \
+        "error: 'cut.parquet': cannot be read as Parquet: it is damaged or truncated (Parquet error: Invalid Parquet \
          file. Corrupt footer)\n",
     );
     // Damage in the pages or the footer gives an error or a result, never a panic message.

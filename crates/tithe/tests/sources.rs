@@ -459,7 +459,7 @@ fn damaged_compression_is_reported() {
     let outcome = open(std::slice::from_ref(&path), &OpenOptions::default());
     let error = outcome.and_then(|source| everything(&*source).map(|_| ())).unwrap_err();
     assert!(
-        error.to_string().starts_with(&format!("'{path}': the gzip data is damaged or cut short")),
+        error.to_string().starts_with(&format!("'{path}': the gzip data is damaged or truncated")),
         "{error}"
     );
 }
@@ -658,7 +658,7 @@ fn damage_is_an_error_that_names_the_file() {
         let cut = &bytes[..bytes.len() / 2];
         let outcome = open_bytes(cut, &OpenOptions::default()).and_then(|source| everything(&*source));
         let message = outcome.unwrap_err().to_string();
-        let start = format!("'standard input': cannot be read as {format}: it is damaged or cut short");
+        let start = format!("'standard input': cannot be read as {format}: it is damaged or truncated");
         assert!(message.starts_with(&start), "{message}");
     }
     // Damage within a page is found only when it is decoded.

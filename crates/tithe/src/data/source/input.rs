@@ -241,10 +241,10 @@ impl Compression {
         match self {
             Compression::Plain => Error::io("read", path, error),
             Compression::Gzip => {
-                Error::malformed(path, format!("the gzip data is damaged or cut short ({error})"))
+                Error::malformed(path, format!("the gzip data is damaged or truncated ({error})"))
             }
             Compression::Zstd => {
-                Error::malformed(path, format!("the zstd data is damaged or cut short ({error})"))
+                Error::malformed(path, format!("the zstd data is damaged or truncated ({error})"))
             }
         }
     }
