@@ -106,7 +106,7 @@ pub(crate) struct Found {
 
 #[derive(Default, Serialize, Deserialize)]
 struct ColumnFound {
-    flaws: Flaws,
+    unusable: UnusableValues,
     moments: Moments,
     levels: Levels,
     numbers: Numbers,
@@ -115,7 +115,7 @@ struct ColumnFound {
 
 /// The unusable values of a column.
 #[derive(Default, Serialize, Deserialize)]
-struct Flaws {
+struct UnusableValues {
     missing: u64,
     infinite: u64,
     inexact: u64,
@@ -303,7 +303,7 @@ impl Pass for Survey {
         found.picks.merge(next.picks);
         found.fingerprint.merge(next.fingerprint);
         for (c, (ours, theirs)) in found.columns.iter_mut().zip(next.columns).enumerate() {
-            ours.flaws.merge(theirs.flaws);
+            ours.unusable.merge(theirs.unusable);
             ours.moments.merge(theirs.moments);
             ours.levels.merge(theirs.levels, self.levels_kept(c));
             theirs.numbers.0.into_iter().for_each(|(value, seen)| ours.numbers.add(value, seen));
@@ -314,7 +314,7 @@ impl Pass for Survey {
     fn relocate(&self, found: &mut Found, place: &dyn Fn(u64) -> u64) {
         found.picks.relocate(place);
         for column in &mut found.columns {
-            column.flaws.first.iter_mut().for_each(|row| row.relocate(place));
+            column.unusable.first.iter_mut().for_each(|row| row.relocate(place));
             column.not_positive = column.not_positive.map(|(position, value)| (place(position), value));
             let numbers = column.numbers.0.iter_mut().map(|(_, seen)| seen);
             numbers.chain(column.levels.seen.values_mut()).for_each(|seen| seen.first = place(seen.first));
@@ -380,7 +380,7 @@ impl Survey {
                     *mass += weights.map_or(1.0, |weights| weights[row]);
                     first.get_or_insert(row);
                 }
-                None => found.flaws.add(block, row, MISSING_CODE == code, false),
+                None => found.unusable.add(block, row, MISSING_CODE == code, false),
             }
         }
         for (level, (mass, first)) in levels.iter().zip(by_code) {
@@ -393,13 +393,17 @@ impl Survey {
 }
 
 fn number_feature(block: &Block, values: &[f64], moments: Moments) -> ColumnFound {
-    let flaws = if moments.squares.is_finite() { Flaws::default() } else { Flaws::of(block, values) };
-    ColumnFound { flaws, moments, ..ColumnFound::default() }
+    let unusable = if moments.squares.is_finite() {
+        UnusableValues::default()
+    } else {
+        UnusableValues::of(block, values)
+    };
+    ColumnFound { unusable, moments, ..ColumnFound::default() }
 }
 
 fn number_label(block: &Block, values: &[f64]) -> ColumnFound {
     let mut numbers = Numbers::default();
-    let mut flaws = Flaws::default();
+    let mut unusable = UnusableValues::default();
     // Usually all rows have one of the first two values, so a vectorised count is enough.
     for (row, &value) in values.iter().enumerate() {
         if numbers.0.len() == 2 {
@@ -424,32 +428,32 @@ fn number_label(block: &Block, values: &[f64]) -> ColumnFound {
     );
     numbers.0.iter_mut().zip([ones, others]).for_each(|((_, seen), count)| seen.mass = count as f64);
     if ones + others != values.len() as u64 {
-        flaws = Flaws::of(block, values);
+        unusable = UnusableValues::of(block, values);
         numbers = Numbers::default();
         for (row, value) in values.iter().enumerate().filter(|(_, value)| value.is_finite()) {
             numbers.add(*value, Seen { mass: 1.0, first: block.position(row) });
         }
     }
-    ColumnFound { numbers, flaws, ..ColumnFound::default() }
+    ColumnFound { numbers, unusable, ..ColumnFound::default() }
 }
 
 fn weight_column(block: &Block, values: &[f64]) -> ColumnFound {
     let row = values.iter().position(|value| *value <= 0.0);
     ColumnFound {
-        flaws: Flaws::of(block, values),
+        unusable: UnusableValues::of(block, values),
         not_positive: row.map(|row| (block.position(row), values[row])),
         ..ColumnFound::default()
     }
 }
 
-impl Flaws {
-    fn of(block: &Block, values: &[f64]) -> Flaws {
-        let mut flaws = Flaws::default();
+impl UnusableValues {
+    fn of(block: &Block, values: &[f64]) -> UnusableValues {
+        let mut unusable = UnusableValues::default();
         for (row, value) in values.iter().enumerate().filter(|(_, value)| !value.is_finite()) {
             let inexact = value.to_bits() == INEXACT.to_bits();
-            flaws.add(block, row, value.is_nan() && !inexact, inexact);
+            unusable.add(block, row, value.is_nan() && !inexact, inexact);
         }
-        flaws
+        unusable
     }
 
     fn add(&mut self, block: &Block, row: usize, missing: bool, inexact: bool) {
@@ -459,7 +463,7 @@ impl Flaws {
         self.first.get_or_insert_with(|| RowSet::copy(block, &[row]));
     }
 
-    fn merge(&mut self, next: Flaws) {
+    fn merge(&mut self, next: UnusableValues) {
         self.missing += next.missing;
         self.infinite += next.infinite;
         self.inexact += next.inexact;
@@ -524,18 +528,18 @@ fn check(table: &Table, found: &Found, missing: Missing, row_name: &dyn Fn(u64) 
             found.rows_read
         )));
     }
-    let flaws: Vec<String> = table
+    let unusable: Vec<String> = table
         .fields()
         .iter()
         .zip(&found.columns)
-        .filter_map(|(field, column)| column.flaws.describe(&field.name, row_name))
+        .filter_map(|(field, column)| column.unusable.describe(&field.name, row_name))
         .collect();
-    if missing == Missing::Error && !flaws.is_empty() {
-        let mut what = format!("values that cannot be used in {}", flaws.join(", "));
+    if missing == Missing::Error && !unusable.is_empty() {
+        let mut what = format!("values that cannot be used in {}", unusable.join(", "));
         // A row that is not in a file is identified by its values.
         if table.source().files().is_empty()
             && let Some((at, row)) =
-                found.columns.iter().zip(0..).find_map(|(c, at)| Some((at, c.flaws.first.as_ref()?)))
+                found.columns.iter().zip(0..).find_map(|(c, at)| Some((at, c.unusable.first.as_ref()?)))
         {
             what = format!("{what}; {}", shown(table.fields(), row, at));
         }
@@ -973,9 +977,9 @@ pub(super) mod tests {
                 numbers.0.iter().map(|(value, seen)| (*value, seen.mass, seen.first)).collect()
             };
             assert_eq!(as_tuples(&found.numbers), as_tuples(&plain), "{values:?}");
-            assert_eq!(found.flaws.missing, values.iter().filter(|value| value.is_nan()).count() as u64);
+            assert_eq!(found.unusable.missing, values.iter().filter(|value| value.is_nan()).count() as u64);
             assert_eq!(
-                found.flaws.infinite,
+                found.unusable.infinite,
                 values.iter().filter(|value| value.is_infinite()).count() as u64
             );
         }

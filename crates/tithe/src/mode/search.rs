@@ -30,14 +30,14 @@ const STEADY: f64 = 1e-6;
 /// Beyond this squared decrement per coefficient the corrected likelihood of guides must be concave.
 const FAR: f64 = 1.0;
 /// The standard deviation of what the largest value of a column adds to `z·θ`, in the prior of a random pilot.
-const CAUTION: f64 = 1.0;
+const PILOT_PRIOR_SD: f64 = 1.0;
 /// The squared decrement at which a search over guides ends: its mode is only where to evaluate next.
 const PREDICTED: f64 = 1e-14;
-/// A step that leaves this fraction of the squared decrement calls for guides, unless the mode is as near as `WORTH_GUIDES`.
+/// A step that leaves this fraction of the squared decrement calls for guides, unless the mode is as near as `SLOW_DECREASE`.
 const SLOW: f64 = 0.1;
-const WORTH_GUIDES: f64 = 1e-3;
+const SLOW_DECREASE: f64 = 1e-3;
 /// So does a pilot whose mode is this many times as far away as expected for a random selection.
-const POOR: f64 = 10.0;
+const INACCURATE_PILOT: f64 = 10.0;
 /// A pilot is small compared with data of this many times its rows: a few searches with it cost less than the pass that they
 /// save, unless the rows are in memory and many cores evaluate them.
 const SMALL: u64 = 32;
@@ -84,7 +84,7 @@ impl<'a> Search<'a> {
         } else {
             // The mode of a random pilot of n rows is about D/n of the rows' mass away, as a squared decrement.
             let each = pilot.weights().iter().sum::<f64>() / pilot.len().max(1) as f64;
-            let last = POOR / SLOW * each * pilot.dim() as f64;
+            let last = INACCURATE_PILOT / SLOW * each * pilot.dim() as f64;
             let is_small = SMALL * pilot.len() as u64 <= rows;
             Guidance::Ready { selection, last, pilot: is_small.then_some(pilot) }
         };
@@ -148,7 +148,7 @@ fn cautious(pilot: &Points, prior_precision: &[f64]) -> Vec<f64> {
     for tile in pilot.tiles() {
         for (precision, lane) in precision.iter_mut().zip(tile.z) {
             let largest = lane.iter().fold(0.0, |largest: f64, z| largest.max(z.abs()));
-            *precision = precision.max((largest / CAUTION).powi(2));
+            *precision = precision.max((largest / PILOT_PRIOR_SD).powi(2));
         }
     }
     precision
@@ -258,7 +258,7 @@ impl<E: Engine> Likelihood for FullData<'_, E> {
     fn predict(&mut self, theta: &[f64], evaluated: &Curvature, decrement: f64) -> Option<Vec<f64>> {
         self.guidance = match std::mem::replace(&mut self.guidance, Guidance::None) {
             Guidance::Ready { selection, last, .. }
-                if decrement > SLOW * last && decrement > WORTH_GUIDES =>
+                if decrement > SLOW * last && decrement > SLOW_DECREASE =>
             {
                 Guidance::Wanted(selection)
             }

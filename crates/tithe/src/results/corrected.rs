@@ -57,7 +57,7 @@ pub fn write_corrected(fit: &Fit, verification: &Verification, mut output: Outpu
 }
 
 /// If the effective draws are a smaller share of all draws, the file of resampled draws has a warning.
-const FEW: f64 = 0.5;
+const LOW_EFFICIENCY: f64 = 0.5;
 
 /// Resamples as many draws in proportion to their weights and writes them as a posterior of the full data.
 ///
@@ -86,7 +86,7 @@ pub fn write_resampled(fit: &Fit, verification: &Verification, seed: Seed, outpu
     let draws = Draws { names: fit.draws.names.clone(), chains: vec![chain] };
     let settings = Settings { chains: 1, draws: picked.len(), ..fit.settings };
     let mut findings = fit.findings.clone();
-    if effective < FEW * picked.len() as f64 {
+    if effective < LOW_EFFICIENCY * picked.len() as f64 {
         findings.push(Finding {
             what: Trouble::FewEffectiveDraws,
             how_much: format!(

@@ -38,7 +38,7 @@ const MEMORY: &str = "memory";
 /// Drift of a mean is reported beyond this many standard deviations of the first block.
 const DRIFT: f64 = 5.0;
 /// Rows that arrive in small pieces are concatenated when there are this many pieces.
-const MANY: usize = 256;
+const MAX_PIECES: usize = 256;
 /// How often rows of an incomplete block are saved; complete blocks are saved so often that it takes 1/20 of the time.
 const PENDING_SAVES: Duration = Duration::from_secs(1);
 const SHARE_OF_SAVING: u32 = 20;
@@ -418,7 +418,7 @@ impl Stream {
         self.manifest.fingerprint.merge(Fingerprint::of(&usable));
         self.pending_rows += rows.len;
         self.pending.push(rows);
-        if self.pending.len() > MANY {
+        if self.pending.len() > MAX_PIECES {
             self.pending = vec![Segment::concat(std::mem::take(&mut self.pending))];
         }
         while self.pending_rows >= self.enough() {
