@@ -28,6 +28,7 @@ pub struct Packed {
 
 impl Stream {
     /// Packs the contents of the stream. The state on disk of the stream does not change: the unpacked copy is in memory.
+    #[doc(hidden)]
     pub fn pack(&self) -> Result<Packed> {
         self.check_whole()?;
         let manifest = Manifest {
@@ -54,6 +55,7 @@ impl Stream {
     ///
     /// # Errors
     /// If a newer program packed the bytes, or they are damaged.
+    #[doc(hidden)]
     pub fn unpack(packed: &Packed, threads: Option<usize>) -> Result<Stream> {
         let path = Path::new(NAME);
         let damaged = || {
