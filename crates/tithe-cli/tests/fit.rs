@@ -159,7 +159,7 @@ fn laplace_holds_no_rows_and_the_other_samplers_report_too_little_memory() {
         &scratch,
         "fit data.csv --label y --memory 64k",
         1,
-        "error: all 5000 rows as points take 0.000 GiB, and 0.000 GiB are allowed for them\n  help: make a coreset first with `tithe build`, use --sampler laplace, or allow more with --memory\n",
+        "error: all 5000 rows need 0.000 GiB of memory, but the limit is 0.000 GiB\n  help: make a coreset first with `tithe build`, use --sampler laplace, or allow more with --memory\n",
     );
 }
 

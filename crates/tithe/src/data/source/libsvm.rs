@@ -494,7 +494,7 @@ mod tests {
         );
         assert_eq!(range(&[(1, 20_000)], None, None).unwrap(), (1, 20_000));
         let error = range(&[(1, 20_001)], None, None).unwrap_err();
-        assert_eq!(error.to_string(), "'a.svm': has 20001 features; 20000 is the most");
+        assert_eq!(error.to_string(), "'a.svm': has 20001 features; the maximum is 20000");
         assert!(error.help().is_some());
     }
 
