@@ -412,7 +412,7 @@ def test_an_unseen_level_when_predicting():
     frame = FRAME.assign(city=np.where(X[:, 1] > 0, "Rome", "Oslo"))
     posterior = tithe.build(frame, label="y", size=100).fit(draws=100)
     other = frame.assign(city="Lima")
-    with pytest.raises(tithe.CellError, match=r"the level 'Lima' was not there(.|\n)*unseen=\"reference\""):
+    with pytest.raises(tithe.CellError, match=r"the level 'Lima' did not occur(.|\n)*unseen=\"reference\""):
         posterior.predict_proba(other)
     reference = next(name for name in ["Rome", "Oslo"] if f"city={name}" not in posterior.coefficients)
     np.testing.assert_array_equal(

@@ -599,7 +599,7 @@ mod tests {
         assert!(message("flat:1").contains("expected no number, found 1"));
         assert!(message("normal").contains("expected 1 number, found 0"));
         assert!(message("gaussian:1").contains("unknown prior; the priors are flat, normal:SCALE"));
-        assert!(message("").contains("there is no such prior"));
+        assert!(message("").contains("unknown prior"));
         assert!(message("student:-1:2").contains("degrees of freedom"));
         assert!(message("spike-slab:1:0.1:0.5").contains("narrower"));
         assert!(message("spike-slab:0.1:1:1").contains("between 0 and 1"));
