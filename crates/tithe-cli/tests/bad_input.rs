@@ -324,7 +324,7 @@ fn unseen_levels_are_located() {
     for (data, method) in [("data.csv", "calibrated"), ("data.csv more.csv", "uniform")] {
         let line = format!("build {data} --encoding known.parquet --method {method} --size 100 -o {CORE}");
         let message = scratch.run(&line).err;
-        let what = "error: column 'city': the level 'Atlantis' in row 3001 of 'data.csv' was not there";
+        let what = "error: column 'city': the level 'Atlantis' in row 3001 of 'data.csv' did not occur";
         assert!(message.starts_with(what), "{message}");
     }
 }

@@ -448,7 +448,7 @@ fn levels_and_drift() {
         + &"1,2,Bern,0\n".repeat(500)
         + "1,2,Chur,0\n"
         + &"3,2,Bern,1\n".repeat(499);
-    refuses(&scratch, &line, &more, 1, "column 'city': the level 'Chur' in row 4501 was not there");
+    refuses(&scratch, &line, &more, 1, "column 'city': the level 'Chur' in row 4501 did not occur");
     // The remedy in the message works, also for the following rows.
     feed(&scratch, &format!("{line} --unseen reference"), &more);
     for _ in 0..3 {
