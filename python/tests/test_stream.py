@@ -121,7 +121,7 @@ def test_rows_fed_again_are_skipped(table, by_command, tmp_path):
         stream.add(table.slice(0, 7_000))
     with tithe.Stream(tmp_path, label="y", replay=True, **SETTINGS) as stream:
         stream.add(table.slice(0, 7_000))
-        with pytest.raises(tithe.StateError, match="other rows than those fed again"):
+        with pytest.raises(tithe.StateError, match="does not belong to the rows fed again"):
             stream.add(table.slice(1, 13_000))
         stream.add(table.slice(7_000))
 
@@ -467,7 +467,7 @@ def test_coresets_that_do_not_go_together_are_refused(days, table, tmp_path):
     days[0].write(tmp_path / "day.parquet")
     with pytest.raises(tithe.EncodingMismatchError, match=r"encoding=\".*day.parquet\""):
         tithe.merge([tmp_path / "day.parquet", other])
-    with pytest.raises(tithe.NoRowsError, match="no coresets to join"):
+    with pytest.raises(tithe.NoRowsError, match="no coresets to merge"):
         tithe.merge([])
     with pytest.raises(tithe.InputTypeError, match=r"a list of coresets"):
         tithe.merge(days[0])

@@ -176,7 +176,7 @@ mod tests {
             points.push(&[x, 0.0], 1.0);
         }
         let error = posterior_of("flat", &points).unwrap_err();
-        assert!(error.to_string().contains("columns depend on each other"), "{error}");
+        assert!(error.to_string().contains("columns are linearly dependent"), "{error}");
         assert!(posterior_of("normal:2", &points).is_ok());
         // Twice the same column: rounding alone makes its Hessian regular.
         let mut twins = Points::new(3);
@@ -185,7 +185,7 @@ mod tests {
             twins.push(&[z[0], z[1], z[0]], 1.0);
         }
         let error = posterior_of("flat", &twins).unwrap_err();
-        assert!(error.to_string().contains("columns depend on each other"), "{error}");
+        assert!(error.to_string().contains("columns are linearly dependent"), "{error}");
         assert!(posterior_of("normal:100", &twins).is_ok());
     }
 
