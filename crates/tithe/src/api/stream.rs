@@ -84,9 +84,6 @@ mod tests {
         let mut stream = Stream::in_memory(&settings(), None).expect("a stream");
         let data = day(folder.path(), 0, 1200);
         stream.add(&data).expect("a day");
-        let empty = folder.path().join("empty.csv");
-        std::fs::write(&empty, "x,city,y\n").expect("a file");
-        stream.add(&Data::new(&empty, "y")).expect("no rows");
         let label = stream.add(&Data::new(folder.path().join("0.csv"), "city")).expect_err("another label");
         assert_eq!(label.to_string(), "label is 'city', but the stream has the label 'y'");
         let features = stream.add(&data.exclude(["city"])).expect_err("a feature less");
