@@ -101,7 +101,8 @@ pub fn build_options(options: &Options<'_>) -> PyResult<BuildOptions> {
         theta_star: given(options, "theta_star")?,
         centers: parsed(options, "centers")?,
         collapse: given(options, "collapse")?,
-        prior_scale: given(options, "prior_scale")?,
+        priors: priors(options)?,
+        certificate: parsed(options, "certificate")?,
         seed: given(options, "seed")?.unwrap_or_default(),
     })
 }
@@ -115,17 +116,27 @@ pub fn stream_options(options: &Options<'_>) -> PyResult<StreamOptions> {
     })
 }
 
+/// The priors; `None` if none is given.
+fn priors(options: &Options<'_>) -> PyResult<Option<PriorChoice>> {
+    let (general, intercept) = (parsed(options, "prior")?, parsed(options, "intercept_prior")?);
+    let named: Vec<(String, String)> = given(options, "prior_for")?.unwrap_or_default();
+    if general.is_none() && intercept.is_none() && named.is_empty() {
+        return Ok(None);
+    }
+    let usual = PriorChoice::default();
+    let named = named.into_iter().map(|(name, prior)| Ok((name, parse::<Prior>(options.py(), &prior)?)));
+    Ok(Some(PriorChoice {
+        general: general.unwrap_or(usual.general),
+        intercept: intercept.or(if general.is_none() { usual.intercept } else { None }),
+        named: named.collect::<PyResult<_>>()?,
+    }))
+}
+
 /// How to draw from a posterior.
 pub fn fit_options(options: &Options<'_>) -> PyResult<FitOptions> {
-    let named: Vec<(String, String)> = given(options, "prior_for")?.unwrap_or_default();
-    let named = named.into_iter().map(|(name, prior)| Ok((name, parse::<Prior>(options.py(), &prior)?)));
     Ok(FitOptions {
         sampler: parsed(options, "sampler")?,
-        priors: PriorChoice {
-            general: parsed(options, "prior")?.unwrap_or(PriorChoice::default().general),
-            intercept: parsed(options, "intercept_prior")?,
-            named: named.collect::<PyResult<_>>()?,
-        },
+        priors: priors(options)?,
         chains: given(options, "chains")?,
         draws: given(options, "draws")?,
         warmup: given(options, "warmup")?,

@@ -151,16 +151,18 @@ class Certificate:
     For a coreset built from other coresets, the comparison is with the posterior of those input coresets.
     """
 
-    #: ``"exact"``, ``"indistinguishable"``, ``"good"`` or ``"too small"``.
+    #: ``"exact"``, ``"indistinguishable"``, ``"good"``, ``"not verified"`` or ``"too small"``.
     verdict: str
     #: KL divergence, in nats, from its posterior to that of the full data (or of the input coresets).
     kl: float
-    #: The largest shift of a coefficient's mean, in posterior standard deviations.
-    max_mean_shift: float = 0.0
+    #: The largest error of a coefficient's mean, in posterior standard deviations.
+    max_mean_error: float = 0.0
     #: The smallest ratio of a coefficient's standard deviation to that of the full posterior.
     sd_ratio_min: float = 1.0
     #: The largest such ratio.
     sd_ratio_max: float = 1.0
+    #: Number of posterior draws at which the two were compared; 0 if only their normal approximations were.
+    draws: int = 0
     #: A larger size to try if this one is too small.
     try_size: int | None = None
     #: Whether it was built from other coresets, by a stream or a merge; ``Posterior.verify`` then checks the full data.
@@ -173,9 +175,10 @@ class Certificate:
             return "exact: the likelihood is that of the full data"
         advice = f" (try size={self.try_size})" if self.try_size else ""
         against = " to the input coresets" if self.composed else ""
+        how = f"at {self.draws} draws" if self.draws else "of normal approximations"
         return (
-            f"{self.verdict}{advice}: KL {number(self.kl)} nats{against}, largest mean shift "
-            f"{number(self.max_mean_shift)} sd, sd ratios {number(self.sd_ratio_min)} to {number(self.sd_ratio_max)}"
+            f"{self.verdict}{advice}: KL {number(self.kl)} nats{against} {how}, largest mean error "
+            f"{number(self.max_mean_error)} sd, sd ratios {number(self.sd_ratio_min)} to {number(self.sd_ratio_max)}"
         )
 
 
@@ -223,13 +226,19 @@ class Coreset(ArrowTable[_native.Coreset]):
         if isinstance(verdict, dict):
             try_size = int(verdict["TooSmall"]["try_size"])
             verdict = "too small"
-        ratios = found["sd_ratios"]
+        by_draws = found.get("by_draws")
+        if by_draws is None and verdict != "too small":
+            verdict = "not verified"
+        errors = found["mean_shifts"] if by_draws is None else by_draws["mean_errors"]
+        compared = found if by_draws is None else by_draws
+        ratios = compared["sd_ratios"]
         return Certificate(
             verdict=verdict.lower(),
-            kl=found["kl"],
-            max_mean_shift=max((abs(shift) for shift in found["mean_shifts"]), default=0.0),
+            kl=compared["kl"],
+            max_mean_error=max((abs(error) for error in errors), default=0.0),
             sd_ratio_min=min(ratios, default=1.0),
             sd_ratio_max=max(ratios, default=1.0),
+            draws=0 if by_draws is None else int(by_draws["draws"]),
             try_size=try_size,
             composed="composition" in facts,
             steps_kl=facts.get("composition", {}).get("kl"),
@@ -299,7 +308,7 @@ class Coreset(ArrowTable[_native.Coreset]):
     def fit(
         self,
         *,
-        prior: str = "normal:2",
+        prior: str | None = None,
         intercept_prior: str | None = None,
         prior_for: Mapping[str, str] | None = None,
         sampler: str = "nuts",
@@ -317,7 +326,7 @@ class Coreset(ArrowTable[_native.Coreset]):
         prior, intercept_prior, prior_for:
             ``"normal:SCALE"``, ``"cauchy:SCALE"``, ``"student:DEGREES:SCALE"``, ``"laplace:SCALE"``,
             ``"spike-slab:SPIKE:SLAB:INCLUSION"`` or ``"flat"``, on the standardised scale: for all coefficients, for
-            the intercept, and for single coefficients by name.
+            the intercept, and for single coefficients by name. By default those that the coreset was built for.
         sampler:
             ``"nuts"``, ``"mala"``, ``"mala-plain"`` (the paper's) or ``"laplace"``.
         chains, draws, warmup, seed:
@@ -334,7 +343,7 @@ class Coreset(ArrowTable[_native.Coreset]):
         (4, 500, 11)
         """
         options = {
-            "prior": word("prior", prior),
+            "prior": None if prior is None else word("prior", prior),
             "intercept_prior": None if intercept_prior is None else word("intercept_prior", intercept_prior),
             "prior_for": by_name(word, "prior_for", prior_for),
             "sampler": word("sampler", sampler),

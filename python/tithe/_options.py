@@ -211,13 +211,26 @@ class SelectionOptions(TypedDict, total=False):
     ]
     collapse: Annotated[bool, Option(True, truth, "Merge equal rows if that gives an exact coreset.")]
     constant: Annotated[float, Option(4.0, real, "With ``epsilon``: the constant of the paper's size rule.")]
-    prior_scale: Annotated[
-        float,
+    prior: Annotated[
+        str | None,
         Option(
-            2.0,
-            real,
-            "Calibration: standard deviation of the normal prior used to find the mode of the full data, on the "
-            "standardised scale.",
+            None,
+            optional(word),
+            "Prior of the coefficients for which the coreset is calibrated and certified, as :meth:`Coreset.fit` takes "
+            'it; ``"normal:2"`` by default.',
+        ),
+    ]
+    intercept_prior: Annotated[str | None, Option(None, optional(word), "The same for the intercept.")]
+    prior_for: Annotated[
+        Mapping[str, str] | None, Option(None, partial(by_name, word), "The same for single coefficients, by name.")
+    ]
+    certificate: Annotated[
+        str,
+        Option(
+            "draws",
+            word,
+            "What the certificate compares: log-likelihoods at posterior draws (``\"draws\"``), or only normal "
+            'approximations (``"normal"``), which leaves the coreset unverified.',
         ),
     ]
 

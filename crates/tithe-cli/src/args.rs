@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tithe::base::error::Setting;
+use tithe::coreset::build::CertificateBy;
 use tithe::coreset::sensitivity::Radius;
 use tithe::data::source::Format;
 
@@ -232,10 +233,13 @@ pub struct ChoiceArgs {
     #[arg(long)]
     pub no_collapse: bool,
 
-    /// Calibration: standard deviation of the normal prior used to find the full data's posterior mode, on the
-    /// standardised scale. The result hardly depends on it [default: 2].
-    #[arg(long, value_name = "SD")]
-    pub prior_scale: Option<f64>,
+    /// What the certificate compares: log-likelihoods at draws from the coreset's posterior (draws), or only normal
+    /// approximations (normal), which leaves the coreset unverified [default: draws].
+    #[arg(long, value_name = "WHAT")]
+    pub certificate: Option<CertificateBy>,
+
+    #[command(flatten)]
+    pub priors: PriorArgs,
 
     /// Random seed. The same seed gives the same output, byte for byte.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]

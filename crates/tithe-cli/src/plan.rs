@@ -14,14 +14,13 @@ use tithe::data::table::Table;
 use tithe::encoding::full_data::open_as;
 use tithe::encoding::{Encoding, Unseen};
 use tithe::engine::{EngineSettings, Missing};
-use tithe::model::PriorChoice;
 use tithe::options::{BuildOptions, ColumnOptions, FitOptions, ReadOptions, StreamOptions};
 use tithe::results::fit::FitSettings;
 use tithe::stream::StreamSettings;
 
 use crate::args::{
     BuildArgs, CentersArg, ChoiceArgs, ColumnArgs, DataArgs, EngineArgs, FitArgs, MethodArg, MissingArg,
-    PriorArgs, ReadingArgs, StreamArgs, UnseenArg,
+    ReadingArgs, StreamArgs, UnseenArg,
 };
 
 /// Column names from a list that was split at every comma: rejoins the parts of names in double quotes.
@@ -203,21 +202,17 @@ fn choice(args: &ChoiceArgs) -> Result<BuildOptions> {
             CentersArg::Quick => CenterRule::Quick,
         }),
         collapse: Some(!args.no_collapse),
-        prior_scale: args.prior_scale,
+        priors: args.priors.choice(),
+        certificate: args.certificate,
         seed: args.seed,
     })
-}
-
-/// The prior of each coefficient.
-pub fn priors(args: &PriorArgs) -> PriorChoice {
-    PriorChoice { general: args.prior, intercept: args.intercept_prior, named: args.prior_for.clone() }
 }
 
 /// Settings of a fit.
 pub fn fit(args: &FitArgs) -> Result<FitSettings> {
     let options = FitOptions {
         sampler: Some(args.sampler),
-        priors: priors(&args.priors),
+        priors: args.priors.choice(),
         chains: Some(args.chains),
         draws: Some(args.draws),
         warmup: Some(args.warmup),

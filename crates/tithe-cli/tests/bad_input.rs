@@ -484,8 +484,8 @@ fn wrong_settings() {
             "--clusters has no effect with this method\n  help: leave out --clusters, use --method calibrated, or use --method sensitivity",
         ),
         (
-            "--method sensitivity --prior-scale 1",
-            "--prior-scale has no effect with this method\n  help: leave out --prior-scale, or use --method calibrated",
+            "--method sensitivity --prior normal:1",
+            "--prior has no effect with this method\n  help: leave out --prior, or use --method calibrated",
         ),
     ] {
         scratch.refuses(&format!("{LABEL} {line}"), 2, &format!("error: {message}\n"));

@@ -330,7 +330,8 @@ fn a_prior_that_moves_the_mode_away_from_the_certified_one_gives_a_warning() {
         assert_eq!((outcome.code == Some(1), outcome.err.contains(warning)), (is_far, is_far), "{outcome:?}");
     }
     // No warning if the coreset was calibrated for such a prior, or contains all rows.
-    scratch.build("data.csv --label y --size 200 --prior-scale 0.02");
+    scratch.build("data.csv --label y --size 200 --prior normal:0.02");
+    scratch.succeed("fit core.parquet --strict");
     scratch.succeed("fit core.parquet --prior normal:0.02 --strict");
     scratch.build("data.csv --label y --size 2000");
     scratch.succeed("fit core.parquet --prior normal:0.02 --strict");

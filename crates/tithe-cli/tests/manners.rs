@@ -109,7 +109,7 @@ fn a_pipe_gets_the_result_without_progress() {
         "  radius ",
         "  certificate: ",
         "    KL to the full data's posterior: ",
-        "    largest shift of a posterior mean: ",
+        "    largest error of a posterior mean: ",
     ];
     for (line, start) in lines[1..].iter().zip(starts) {
         assert!(line.starts_with(start), "{}", outcome.out);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tithe::base::error::Result;
 use tithe::base::progress::Silent;
 use tithe::base::rng::Seed;
-use tithe::coreset::build::{BuildSettings, build_on};
+use tithe::coreset::build::{BuildSettings, CertificateBy, build_on};
 use tithe::coreset::selection::Size;
 use tithe::coreset::sensitivity::Radius;
 use tithe::coreset::{Coreset, Method};
@@ -195,6 +195,7 @@ impl Subset {
     /// The build settings. Equal rows are not merged, so that the generated binary data are treated like any other.
     pub fn build_settings(&self, data: &Data) -> BuildSettings {
         BuildSettings {
+            certificate: CertificateBy::Normal,
             method: self.approach.method(),
             size: Size::Rows(self.size),
             clusters: self.clusters,
@@ -245,7 +246,7 @@ impl Cell for Subset {
             draw_seconds,
             radius: sensitivity.map(|facts| facts.radius),
             mean_bound: sensitivity.and_then(|facts| facts.mean_bound),
-            certified_kl: facts.calibration.as_ref().map(|facts| facts.certificate.kl),
+            certified_kl: facts.calibration.as_ref().map(|facts| facts.certificate.normal.kl),
         })
     }
 }

@@ -147,7 +147,7 @@ fn merged(seeds: u64) -> Result<()> {
     let settings =
         |seed| BuildSettings { size: Size::Rows(size), seed: Seed(seed), ..BuildSettings::default() };
     let kl = |coreset: &Coreset| -> Result<f64> {
-        Ok(certify(&engine, coreset, &CertifySettings::default())?.certificate.kl)
+        Ok(certify(&engine, coreset, &CertifySettings::default())?.certificate.normal.kl)
     };
     let single = kl(&build_on(&engine, &settings(0))?.coreset)?;
     let mut shards = data.shards(SHARDS, &settings(0))?;
@@ -262,7 +262,7 @@ fn line(
         seconds.push(start.elapsed().as_secs_f64());
         held = held.max(most);
         recorded.push(coreset.provenance.composed().kl.unwrap_or(f64::NAN));
-        kl.push(certify(engine, &coreset, &CertifySettings::default())?.certificate.kl);
+        kl.push(certify(engine, &coreset, &CertifySettings::default())?.certificate.normal.kl);
     }
     let ((median, largest), (recorded, _)) = (median_and_largest(kl), median_and_largest(recorded));
     let ((time, _), (build_time, _)) = (median_and_largest(seconds), median_and_largest(build_seconds));

@@ -111,15 +111,18 @@ pub use api::Data;
 pub use base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 pub use base::progress::{Event, Observer, Silent};
 pub use base::rng::Seed;
-pub use coreset::calibration::certificate::{Certificate, Deficiency, Verdict};
+pub use coreset::calibration::certificate::{
+    ByDraws, Certificate, Deficiency, Evidence, NormalComparison, Verdict,
+};
 pub use coreset::selection::Size;
 pub use coreset::sensitivity::{CenterRule, Radius};
-pub use coreset::settings::BuildSettings;
+pub use coreset::settings::{BuildSettings, CertificateBy};
 pub use coreset::{Coreset, Method};
 pub use encoding::Unseen;
 pub use encoding::survey::EncodingSettings;
 pub use engine::Missing;
 pub use mcmc::diagnostics::CoefficientSummary;
+pub use mcmc::discrepancy::Discrepancy;
 pub use mcmc::findings::{Finding, Trouble};
 pub use mcmc::{Sampler, Settings as DrawSettings};
 pub use model::{Prior, PriorChoice};

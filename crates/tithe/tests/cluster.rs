@@ -149,7 +149,7 @@ fn partitions_of_many_blocks_and_of_none_agree_with_one_machine() {
     let built = build_on(&engine, &settings(Method::Calibrated)).expect("a coreset").coreset;
     assert_eq!(built.provenance.rows, 20_000);
     let certificate = built.provenance.calibration.as_ref().expect("a certificate");
-    assert!(certificate.certificate.kl < 1e-3, "{}", certificate.certificate.kl);
+    assert!(certificate.certificate.normal.kl < 1e-3, "{}", certificate.certificate.normal.kl);
 
     // The values of each row are those of the data at its position.
     let x = all.column(3).as_any().downcast_ref::<Float64Array>().expect("numbers");
@@ -294,5 +294,5 @@ fn data_that_changes_between_passes_is_rejected() {
         ClusterEngine::new(&here, table(&all), Missing::Error, Some(1000), &Silent).expect("an engine");
     let built = build_on(&engine, &settings(Method::Calibrated)).expect("a coreset").coreset;
     let certificate = built.provenance.calibration.as_ref().expect("a certificate");
-    assert!(certificate.certificate.kl < 1e-3, "{}", certificate.certificate.kl);
+    assert!(certificate.certificate.normal.kl < 1e-3, "{}", certificate.certificate.normal.kl);
 }

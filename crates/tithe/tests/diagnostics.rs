@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use tithe::mcmc::diagnostics::{ess_bulk, ess_mean, ess_tail, mcse_mean, mcse_sd, r_hat};
-use tithe::results::psis::Psis;
+use tithe::mcmc::psis::Psis;
 
 #[derive(Deserialize)]
 struct Oracle {

@@ -194,7 +194,7 @@ fn check(name: &str, size: usize, limit: f64) {
         if let Some(facts) = &coreset.provenance.calibration
             && own < 0.5
         {
-            let certified = facts.certificate.kl;
+            let certified = facts.certificate.normal.kl;
             let near = (0.5..2.0).contains(&(certified / own)) || (own < 1e-6 && certified < 1e-6);
             assert!(near, "{name}, seed {seed}: certified {certified}, measured {own}");
         }

@@ -87,7 +87,7 @@ fn the_end_of_a_stream_is_near_the_full_posterior() {
         assert_eq!((coreset.provenance.rows, coreset.provenance.rows_read), (44_000, 44_000));
         let certified = certify(&engine, coreset, &CertifySettings::default()).expect("certified");
         assert!(certified.same_data);
-        certified.certificate.kl
+        certified.certificate.normal.kl
     };
     for seed in 0..2 {
         let calibrated = settings(Method::Calibrated, 400, seed);
@@ -113,7 +113,7 @@ fn a_snapshot_of_one_coreset_compensates_its_residual() {
         let calibrated = settings(Method::Calibrated, 400, 0);
         let coreset = stream(&columns, 4_000, calibrated, ReferencePoint::Renewed);
         let certified = certify(&engine(columns), &coreset, &CertifySettings::default()).expect("certified");
-        assert!(certified.certificate.kl < 0.003, "{blocks}: {}", certified.certificate.kl);
+        assert!(certified.certificate.normal.kl < 0.003, "{blocks}: {}", certified.certificate.normal.kl);
     }
 }
 
@@ -187,7 +187,10 @@ fn every_step_keeps_rows_with_high_leverage() {
     for seed in 0..3 {
         let end = stream(&columns, 16_000, settings(Method::Calibrated, 300, seed), ReferencePoint::Renewed);
         let certified = certify(&engine, &end, &CertifySettings::default()).expect("certified").certificate;
-        assert!(certified.kl < 0.4 && certified.information.0 > 0.4, "seed {seed}: {certified:?}");
+        assert!(
+            certified.normal.kl < 0.4 && certified.normal.information.0 > 0.4,
+            "seed {seed}: {certified:?}"
+        );
     }
 }
 

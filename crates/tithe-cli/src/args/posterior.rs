@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use tithe::data::generate::Recipe;
 use tithe::mcmc::Sampler;
-use tithe::model::Prior;
+use tithe::model::{Prior, PriorChoice};
 
 use super::{ColumnArgs, DataArgs, EngineArgs, OutputArgs};
 
@@ -14,9 +14,10 @@ use super::{ColumnArgs, DataArgs, EngineArgs, OutputArgs};
 pub struct PriorArgs {
     /// Prior of every coefficient: normal:SCALE, cauchy:SCALE, student:DEGREES:SCALE, laplace:SCALE,
     /// spike-slab:SPIKE:SLAB:INCLUSION or flat. It applies on the standardised scale, where numeric columns have mean 0
-    /// and standard deviation 1, unless standardisation is disabled with --no-standardize.
-    #[arg(long, value_name = "PRIOR", default_value = "normal:2", help_heading = "Priors")]
-    pub prior: Prior,
+    /// and standard deviation 1, unless standardisation is disabled with --no-standardize [default: that of the coreset,
+    /// or normal:2].
+    #[arg(long, value_name = "PRIOR", help_heading = "Priors")]
+    pub prior: Option<Prior>,
 
     /// Prior of the intercept [default: same as --prior].
     #[arg(long, value_name = "PRIOR", help_heading = "Priors")]
@@ -25,6 +26,19 @@ pub struct PriorArgs {
     /// Prior of one coefficient, such as age=normal:1 or city=Rome=normal:1. Can be given several times.
     #[arg(long, value_name = "NAME=PRIOR", value_parser = parse_named_prior, help_heading = "Priors")]
     pub prior_for: Vec<(String, Prior)>,
+}
+
+impl PriorArgs {
+    /// The settings given by the user.
+    pub fn choice(&self) -> Option<PriorChoice> {
+        let is_given = self.prior.is_some() || self.intercept_prior.is_some() || !self.prior_for.is_empty();
+        let usual = PriorChoice::default();
+        is_given.then(|| PriorChoice {
+            general: self.prior.unwrap_or(usual.general),
+            intercept: self.intercept_prior.or(if self.prior.is_none() { usual.intercept } else { None }),
+            named: self.prior_for.clone(),
+        })
+    }
 }
 
 /// Splits at the last `=`: a name may contain `=` (`column=level`), a prior never does.

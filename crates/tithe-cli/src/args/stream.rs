@@ -30,7 +30,7 @@ pub struct MergeArgs {
 
 /// Flags that conflict with `--snapshot` and `--repair`: settings that are fixed in the state, and settings for reading
 /// input, which these two do not do.
-const SETTINGS: [&str; 30] = [
+const SETTINGS: [&str; 33] = [
     "size",
     "epsilon",
     "delta",
@@ -41,7 +41,10 @@ const SETTINGS: [&str; 30] = [
     "theta_star",
     "centers",
     "no_collapse",
-    "prior_scale",
+    "prior",
+    "intercept_prior",
+    "prior_for",
+    "certificate",
     "seed",
     "label",
     "positive",

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::posterior::PriorArgs;
 use super::{DataArgs, EngineArgs, OutputArgs};
 
 /// `tithe verify`.
@@ -58,9 +59,8 @@ pub struct CertifyArgs {
     #[command(flatten)]
     pub data: DataArgs,
 
-    /// Standard deviation of the normal prior for both posteriors, on the standardised scale.
-    #[arg(long, value_name = "SD", default_value_t = 2.0)]
-    pub prior_scale: f64,
+    #[command(flatten)]
+    pub priors: PriorArgs,
 
     /// Continue even if this is not the data that the coreset was built from.
     #[arg(long)]

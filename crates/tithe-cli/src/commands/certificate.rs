@@ -1,7 +1,7 @@
 //! Certificates as JSON and as text.
 
 use serde_json::{Value, json};
-use tithe::coreset::calibration::certificate::{Certificate, Guard, Verdict};
+use tithe::coreset::calibration::certificate::{ByDraws, Certificate, Evidence, Guard, Verdict};
 use tithe::coreset::{CalibrationFacts, Coreset, Method, Provenance};
 
 use crate::show::{counted, number, range};
@@ -26,7 +26,7 @@ fn step(coreset: &Coreset, facts: &CalibrationFacts) -> Value {
     let names = coreset.encoding.coefficient_names();
     let mut record = record_of(&names, &facts.certificate, Method::Calibrated);
     record["guard"] = json!(guard(facts.guard));
-    record["prior"] = json!(format!("normal:{}", facts.prior_scale));
+    record["prior"] = json!(facts.priors.to_string());
     record
 }
 
@@ -35,7 +35,8 @@ pub fn record_of(names: &[String], certificate: &Certificate, method: Method) ->
     let by_name = |values: &[f64]| -> Value {
         names.iter().zip(values).map(|(name, value)| (name.clone(), json!(value))).collect()
     };
-    let deficient: Vec<Value> = certificate
+    let normal = &certificate.normal;
+    let deficient: Vec<Value> = normal
         .deficiencies
         .iter()
         .map(|missing| {
@@ -45,17 +46,34 @@ pub fn record_of(names: &[String], certificate: &Certificate, method: Method) ->
         })
         .collect();
     let (sd_ratio_min, sd_ratio_max) = certificate.sd_ratio_range();
-    json!({
-        "kl": certificate.kl,
-        "predicted_kl": certificate.predicted_kl,
-        "max_mean_shift": certificate.largest_shift(),
+    let mut record = json!({
+        "kl": certificate.kl(),
+        "max_mean_error": certificate.largest_mean_error(),
         "sd_ratio_min": sd_ratio_min,
         "sd_ratio_max": sd_ratio_max,
-        "verdict": verdict(certificate.verdict, method),
+        "verdict": verdict(certificate.verdict(), method),
         "deficient": deficient,
-        "mean_shifts": by_name(&certificate.mean_shifts),
-        "sd_ratios": by_name(&certificate.sd_ratios),
-    })
+        "normal": {
+            "kl": normal.kl,
+            "predicted_kl": normal.predicted_kl,
+            "mean_errors": by_name(&normal.mean_shifts),
+            "sd_ratios": by_name(&normal.sd_ratios),
+        },
+    });
+    if let Some(ByDraws { discrepancy, evidence }) = &certificate.by_draws {
+        record["by_draws"] = json!({
+            "draws": discrepancy.draws,
+            "evidence": evidence,
+            "kl": discrepancy.kl,
+            "kl_error": discrepancy.kl_error,
+            // Null means that the weights are too even for a fit.
+            "k_hat": discrepancy.k_hat,
+            "efficiency": discrepancy.efficiency,
+            "mean_errors": by_name(&discrepancy.mean_errors),
+            "sd_ratios": by_name(&discrepancy.sd_ratios),
+        });
+    }
+    record
 }
 
 /// The certificate stored in a coreset as text, indented by two spaces.
@@ -68,7 +86,7 @@ pub fn lines(coreset: &Coreset) -> String {
 pub fn lines_for_posterior(provenance: &Provenance, names: &[String]) -> String {
     let mut text = lines_from(provenance, names);
     if let Some(facts) = &provenance.calibration {
-        text += &format!("    computed for the coreset with priors normal:{}\n", facts.prior_scale);
+        text += &format!("    computed for the coreset with priors {}\n", facts.priors);
     }
     text
 }
@@ -76,7 +94,7 @@ pub fn lines_for_posterior(provenance: &Provenance, names: &[String]) -> String 
 /// A warning if the certificate says that the coreset is too small.
 pub fn too_small(provenance: &Provenance) -> Option<&'static str> {
     let certificate = &provenance.calibration.as_ref()?.certificate;
-    matches!(certificate.verdict, Verdict::TooSmall { .. }).then_some(
+    matches!(certificate.verdict(), Verdict::TooSmall { .. }).then_some(
         "the coreset is too small according to its certificate: its posterior differs from the full data's",
     )
 }
@@ -130,15 +148,26 @@ pub fn lines_of(names: &[String], certificate: &Certificate, method: Method) -> 
 
 fn lines_against(names: &[String], certificate: &Certificate, method: Method, against: &str) -> String {
     let (low, high) = certificate.sd_ratio_range();
+    let how = match &certificate.by_draws {
+        Some(ByDraws { discrepancy, evidence }) => format!(
+            "{} draws, {}",
+            discrepancy.draws,
+            match evidence {
+                Evidence::AllRows => "all rows",
+                _ => "sampled rows",
+            }
+        ),
+        None => "normal approximations".to_string(),
+    };
     let mut text = format!(
-        "  certificate: {}\n    KL to the {against}: {} nats (normal approximations)\n    \
-         largest shift of a posterior mean: {} sd; posterior sd ratios: {}\n",
-        verdict(certificate.verdict, method),
-        number(certificate.kl),
-        number(certificate.largest_shift()),
+        "  certificate: {}\n    KL to the {against}: {} nats ({how})\n    \
+         largest error of a posterior mean: {} sd; posterior sd ratios: {}\n",
+        verdict(certificate.verdict(), method),
+        number(certificate.kl()),
+        number(certificate.largest_mean_error()),
         range(low, high),
     );
-    for missing in certificate.deficiencies.iter().take(5) {
+    for missing in certificate.normal.deficiencies.iter().take(5) {
         let coefficients = missing.coefficients.iter().filter_map(|(i, _)| names.get(*i));
         let coefficients: Vec<&str> = coefficients.take(3).map(String::as_str).collect();
         let direction = match &coefficients[..] {
@@ -158,6 +187,7 @@ fn verdict(verdict: Verdict, method: Method) -> String {
     match verdict {
         Verdict::Indistinguishable => "indistinguishable".to_string(),
         Verdict::Good => "good".to_string(),
+        Verdict::NotVerified => "not verified (normal approximations only)".to_string(),
         Verdict::TooSmall { try_size } if method == Method::Calibrated => {
             format!("too small: try --size {try_size}")
         }

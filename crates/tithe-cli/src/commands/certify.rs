@@ -21,13 +21,13 @@ pub fn run(args: &CertifyArgs) -> Result<()> {
     let watcher = Watcher::new(args.show.quiet);
     let missing = coreset.provenance.missing;
     let engine = LocalEngine::new(table, &plan::engine(&args.engine, missing), &watcher)?;
-    let settings = CertifySettings { prior_scale: args.prior_scale, force: args.force };
+    let settings = CertifySettings { priors: args.priors.choice(), force: args.force };
     let found = certify(&engine, &coreset, &settings)?;
     let names = coreset.encoding.coefficient_names();
     let method = coreset.provenance.method;
     if args.show.json {
         let mut record = certificate::record_of(&names, &found.certificate, method);
-        record["prior"] = json!(format!("normal:{}", args.prior_scale));
+        record["prior"] = json!(found.priors.to_string());
         let record = json!({
             "coreset": args.coreset,
             "method": method,
@@ -46,7 +46,7 @@ pub fn run(args: &CertifyArgs) -> Result<()> {
             certificate::lines_of(&names, &found.certificate, method)
         ));
     }
-    if method != Method::Calibrated && matches!(found.certificate.verdict, Verdict::TooSmall { .. }) {
+    if method != Method::Calibrated && matches!(found.certificate.verdict(), Verdict::TooSmall { .. }) {
         show::message("note: calibrated coresets need far fewer rows (tithe build --method calibrated)");
     }
     if !found.same_data {

@@ -9,14 +9,17 @@ use tithe::results::export::{Tool, export};
 
 use crate::args::{ExportArgs, ToolArg};
 use crate::commands::create_output;
-use crate::plan;
 use crate::show;
 
 /// Writes the files.
 pub fn run(args: &ExportArgs) -> Result<()> {
     let coreset = read_coreset(&args.coreset)?;
     let names = coreset.encoding.distinct_names()?;
-    let priors = plan::priors(&args.priors).priors(&names, coreset.encoding.intercept)?;
+    let priors = args
+        .priors
+        .choice()
+        .unwrap_or_else(|| coreset.provenance.priors())
+        .priors(&names, coreset.encoding.intercept)?;
     let tool = match args.to {
         ToolArg::Stan => Tool::Stan,
         ToolArg::Pymc => Tool::Pymc,

@@ -88,11 +88,11 @@ fn line(name: &str, size: usize, seeds: u64, constructions: &[(Construction, &st
             seconds.push(start.elapsed().as_secs_f64());
             passes = passes.max(engine.passes() - before);
             dim = coreset.encoding.dim();
-            let found = certify(&engine, &coreset, &CertifySettings::default())?.certificate.kl;
+            let found = certify(&engine, &coreset, &CertifySettings::default())?.certificate.normal.kl;
             if let Some(facts) = &coreset.provenance.calibration
                 && (1e-9..0.5).contains(&found)
             {
-                let ratio = facts.certificate.kl / found;
+                let ratio = facts.certificate.normal.kl / found;
                 factor = factor.max(ratio).max(1.0 / ratio);
             }
             kl.push(found);

@@ -8,9 +8,9 @@ use tithe::base::rng::{Purpose, Seed};
 use tithe::coreset::Coreset;
 use tithe::data::block::{Column, RowSet, Segment};
 use tithe::engine::Engine;
+use tithe::mode::values::log_likelihoods;
 use tithe::model::{Gaussian, Posterior, Prior, Priors};
 use tithe::results::fit::laplace_of_data;
-use tithe::results::verify::log_likelihoods;
 
 /// Number of draws per step of the quasi-Newton refinement.
 const DRAWS: usize = 300;

@@ -40,6 +40,10 @@ pub enum Purpose {
     Merge = 11,
     /// The rows that guide the search for the mode of the full data; one stream per block.
     Guides = 12,
+    /// The rows that check a calibrated coreset; one stream per block.
+    Check = 13,
+    /// The draws that check a calibrated coreset; one stream per set of draws.
+    CheckDraws = 14,
 }
 
 impl Seed {

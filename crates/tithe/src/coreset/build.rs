@@ -11,9 +11,10 @@ use crate::data::source::Source;
 use crate::data::table::{Roles, Table};
 use crate::encoding::survey::{Learnt, survey};
 use crate::engine::{Engine, EngineSettings, LocalEngine};
+use crate::model::Gaussian;
 use crate::model::quadratic::Quadratic;
 
-pub use crate::coreset::settings::BuildSettings;
+pub use crate::coreset::settings::{BuildSettings, CertificateBy};
 
 /// A coreset, and how long the phases of its build took.
 #[derive(Clone, Debug)]
@@ -27,8 +28,20 @@ pub struct Built {
     /// What later steps of a stream have to compensate: the log-likelihood that neither this coreset nor those before it
     /// represent.
     pub(crate) residual: Option<Quadratic>,
+    /// For a step of a stream: the KL of what neither the coreset nor the residual represents.
+    pub(crate) step_kl: Option<f64>,
+    /// The normal approximation of the posterior of everything that the task counts; only calibration finds it.
+    pub(crate) held: Option<Gaussian>,
     /// True if the residual of earlier steps had to be discarded, so that the loss is unknown.
     pub(crate) discarded_residual: bool,
+}
+
+impl Built {
+    /// The KL of all steps up to this one, of which the earlier ones had lost `before`; `None` if it is not known.
+    pub(crate) fn composed_kl(&self, before: Option<f64>) -> Option<f64> {
+        let own = self.step_kl.or_else(|| self.coreset.provenance.step_kl());
+        before.zip(own).filter(|_| !self.discarded_residual).map(|(before, own)| before + own)
+    }
 }
 
 /// Builds a coreset of a source on this machine, without progress messages.
@@ -68,9 +81,10 @@ pub(crate) fn build_task(engine: &impl Engine, settings: &BuildSettings, task: &
         selected.warning = selected.warning.filter(|_| task.warns_of_few_rows);
         // An exact coreset adds nothing to the residual of earlier steps.
         let residual = selected.residual.take().or_else(|| task.carried_residual.cloned());
+        let (step_kl, held) = (selected.step_kl, selected.held.take());
         let moments = learnt.moments.clone();
         let coreset = assemble(engine, settings, learnt, selected);
-        Ok(Built { coreset, seconds: clock.laps, moments, residual, discarded_residual })
+        Ok(Built { coreset, seconds: clock.laps, moments, residual, step_kl, held, discarded_residual })
     })
 }
 

@@ -1,25 +1,21 @@
 //! Certifies a coreset of any method: finds the full data's mode and compares the two posteriors.
 
-use crate::base::error::{Error, Result, Setting};
+use crate::base::error::Result;
 use crate::coreset::Coreset;
 use crate::coreset::calibration::certificate::{Certificate, approximation};
+use crate::coreset::calibration::check::certify_by_draws;
 use crate::encoding::full_data::{Identity, identity_as};
 use crate::engine::Engine;
 use crate::mode::search::{Pilot, Search};
+use crate::model::PriorChoice;
 
 /// Settings of a certification.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CertifySettings {
-    /// Standard deviation of the normal prior of both posteriors, on the model's scale.
-    pub prior_scale: f64,
+    /// The priors of both posteriors, on the model's scale; by default those that the coreset was built for.
+    pub priors: Option<PriorChoice>,
     /// Continue with data that differs from the recorded data.
     pub force: bool,
-}
-
-impl Default for CertifySettings {
-    fn default() -> CertifySettings {
-        CertifySettings { prior_scale: 2.0, force: false }
-    }
 }
 
 /// The result of a certification.
@@ -31,6 +27,8 @@ pub struct Certified {
     pub identity: Identity,
     /// True if the data is the recorded data.
     pub same_data: bool,
+    /// The priors of both posteriors.
+    pub priors: PriorChoice,
 }
 
 /// Certifies a coreset against an engine's rows, opened as the coreset's encoding says.
@@ -38,19 +36,18 @@ pub struct Certified {
 /// # Errors
 /// If the rows are not those that the coreset represents (unless forced), or a posterior has no mode.
 pub fn certify(engine: &impl Engine, coreset: &Coreset, settings: &CertifySettings) -> Result<Certified> {
-    if !(settings.prior_scale > 0.0 && settings.prior_scale.is_finite()) {
-        let what = format!("must be positive, but is {}", settings.prior_scale);
-        return Err(Error::setting(Setting::PriorScale, what));
-    }
-    let identity = identity_as(engine, &coreset.encoding)?;
     let facts = &coreset.provenance;
+    let names = coreset.encoding.distinct_names()?;
+    let choice = settings.priors.clone().unwrap_or_else(|| facts.priors());
+    let priors = choice.priors(&names, coreset.encoding.intercept)?;
+    let identity = identity_as(engine, &coreset.encoding)?;
     let recognised = identity.expect(Identity { rows: facts.rows, fingerprint: facts.fingerprint });
     let same_data = recognised.is_ok();
     if !settings.force {
         recognised?;
     }
     let points = coreset.points()?;
-    let prior_precision = vec![settings.prior_scale.powi(-2); points.dim()];
+    let prior_precision = priors.normal_precisions();
     let pilot = match facts.calibration {
         Some(_) => Pilot::Calibrated(&points),
         None => Pilot::Random(&points),
@@ -60,7 +57,8 @@ pub fn certify(engine: &impl Engine, coreset: &Coreset, settings: &CertifySettin
             Search::from_pilot(&coreset.encoding, None, &prior_precision, pilot, identity.rows, facts.seed)?;
         let mode = search.mode(engine, None)?;
         let full = approximation(mode.mode, mode.precision, "the full data's")?;
-        Certificate::new(&points, &full, &prior_precision, None)
+        let certificate = Certificate::new(&points, &full, &prior_precision, None)?;
+        certify_by_draws(engine, coreset, &points, &priors, certificate)
     })?;
-    Ok(Certified { certificate, identity, same_data })
+    Ok(Certified { certificate, identity, same_data, priors: choice })
 }

@@ -9,7 +9,7 @@ use crate::base::rng::{Purpose, Seed, mix64};
 use crate::coreset::build::{BuildSettings, Built, build_task};
 use crate::coreset::calibration::task::Task;
 use crate::coreset::selection::Size;
-use crate::coreset::{Composition, Coreset, Provenance};
+use crate::coreset::{Composition, Coreset, Movement, Provenance};
 use crate::data::block::{Column, Field, Kind, RowSet};
 use crate::data::fingerprint::Fingerprint;
 use crate::data::source::memory::Columns;
@@ -18,6 +18,7 @@ use crate::encoding::survey::EncodingSettings;
 use crate::encoding::{Coding, Encoding, Feature};
 use crate::engine::{EngineSettings, LocalEngine, Missing};
 use crate::model::quadratic::Quadratic;
+use crate::model::{Gaussian, Posterior, PriorChoice};
 
 /// Merges coresets that were built separately, as if their data had been read one after the other.
 ///
@@ -48,7 +49,8 @@ pub fn merge(
     let which = union.provenance.fingerprint.bits() ^ mix64(union.rows.len() as u64);
     let fresh = Seed(settings.seed.stream(Purpose::Merge, which).next_u64());
     let choice = BuildSettings { seed: fresh, ..settings.clone() };
-    let (mut merged, _) = compress(union, &choice, &Task::all_rows(), threads, observer)?;
+    let mut merged = compress(union, &choice, &Task::all_rows(), threads, observer)?.coreset;
+    note_movement(parts, &mut merged, &settings.priors, observer)?;
     if merged.provenance.seed == fresh {
         merged.provenance.seed = settings.seed;
     }
@@ -134,22 +136,67 @@ fn joined(parts: &[&Provenance]) -> Provenance {
             depth: composed.iter().map(|part| part.depth).max().unwrap_or(0),
             bound: bounds.and_then(|bounds| bounds.into_iter().reduce(|a, b| a.combined_with(b))),
             kl,
+            movement: composed.iter().filter_map(|part| part.movement).reduce(Movement::larger),
         }),
         warnings,
     }
 }
 
-/// Compresses a coreset to the requested size, and returns the residual as well. A coreset that is no larger than that is
-/// returned unchanged, unless it has to compensate a carried residual.
+/// Notes how far the posterior of merged coresets is from that of each part, and warns if a part was not matched there.
+fn note_movement(
+    parts: &[(String, Coreset)],
+    merged: &mut Coreset,
+    priors: &PriorChoice,
+    observer: &dyn Observer,
+) -> Result<()> {
+    let priors = priors.priors(&merged.encoding.distinct_names()?, merged.encoding.intercept)?;
+    let mode_of = |coreset: &Coreset| Posterior::new(&coreset.points()?, &priors)?.laplace();
+    let all = mode_of(merged)?;
+    let mut largest: Option<(Movement, &str)> = None;
+    for (name, part) in parts.iter().filter(|(_, part)| !part.provenance.exact) {
+        let part = Coreset { encoding: merged.encoding.clone(), ..part.clone() };
+        let share = part.provenance.mass / merged.provenance.mass;
+        let movement = Movement::since(&mode_of(&part)?, share, all.mean());
+        if largest.is_none_or(|(before, _)| before.larger(movement) == movement) {
+            largest = Some((movement, name));
+        }
+    }
+    let Some((movement, name)) = largest else { return Ok(()) };
+    if movement.is_outside() {
+        let what = format!(
+            "the posterior of all parts is {:.1} standard deviations away from that of '{name}', whose coreset was matched within \
+             {:.1}: the parts differ, and the merged coreset may be inaccurate",
+            movement.distance, movement.radius
+        );
+        observer.event(Event::Warning(what.clone()));
+        merged.provenance.warnings.push(what);
+    }
+    if let Some(composition) = &mut merged.provenance.composition {
+        composition.movement = Some(composition.movement.map_or(movement, |before| before.larger(movement)));
+    }
+    Ok(())
+}
+
+/// A coreset of a coreset.
+pub(crate) struct Compressed {
+    pub coreset: Coreset,
+    /// What later steps have to compensate.
+    pub residual: Option<Quadratic>,
+    /// The posterior of everything that is held; `None` if nothing had to be done.
+    pub held: Option<Gaussian>,
+}
+
+/// Compresses a coreset to the requested size. A coreset that is no larger than that is returned unchanged, unless it has to
+/// compensate a carried residual.
 pub(crate) fn compress(
     union: Coreset,
     settings: &BuildSettings,
     task: &Task<'_>,
     threads: Option<usize>,
     observer: &dyn Observer,
-) -> Result<(Coreset, Option<Quadratic>)> {
+) -> Result<Compressed> {
     if matches!(settings.size, Size::Rows(size) if union.rows.len() <= size) && task.may_be_exact {
-        return Ok((union, task.carried_residual.cloned()));
+        return Ok(Compressed { coreset: union, residual: task.carried_residual.cloned(), held: None });
     }
     let Coreset { fields, rows, weights, encoding, provenance: before } = union;
     let (table, known) = weighted_table(&fields, &rows, weights, &encoding)?;
@@ -159,15 +206,14 @@ pub(crate) fn compress(
         encoding: EncodingSettings { known: Some(known), ..settings.encoding.clone() },
         ..settings.clone()
     };
-    let Built { coreset: built, residual, discarded_residual, .. } = build_task(&engine, &settings, task)?;
+    let made = build_task(&engine, &settings, task)?;
+    let kl = made.composed_kl(before.composed().kl);
+    let Built { coreset: built, residual, held, .. } = made;
     let positions = built.rows.positions.iter().map(|&row| rows.positions[row as usize]).collect();
-    let kl = match discarded_residual {
-        true => None,
-        false => task.composed_kl(before.composed().kl, &built.provenance),
-    };
     let provenance = compressed(before, built.provenance, kl);
     let rows = RowSet { positions, ..built.rows };
-    Ok((Coreset { fields, rows, weights: built.weights, encoding, provenance }, residual))
+    let coreset = Coreset { fields, rows, weights: built.weights, encoding, provenance };
+    Ok(Compressed { coreset, residual, held })
 }
 
 /// Weighted rows as a table to build from, and the encoding with the weight column.

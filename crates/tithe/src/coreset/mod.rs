@@ -7,6 +7,7 @@ pub mod collapse;
 pub mod file;
 pub mod kmeans;
 pub mod merge;
+mod movement;
 mod paper_methods;
 pub mod provenance;
 pub mod selection;
@@ -14,6 +15,7 @@ pub mod sensitivity;
 pub(crate) mod settings;
 pub(crate) mod steps;
 
+pub use movement::Movement;
 pub use provenance::*;
 
 use crate::base::error::{Error, ErrorKind, Result};

@@ -100,6 +100,8 @@ fn weighted(
         calibration: None,
         warning: None,
         residual: None,
+        step_kl: None,
+        held: None,
     })
 }
 

@@ -4,10 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::rng::Seed;
 use crate::coreset::calibration::certificate::{Certificate, Guard};
+use crate::coreset::movement::Movement;
 use crate::coreset::selection::Size;
 use crate::coreset::sensitivity::{CenterRule, Radius};
 use crate::data::fingerprint::Fingerprint;
 use crate::engine::Missing;
+use crate::model::PriorChoice;
+use crate::model::prior::choice_or_scale;
 
 /// How rows are chosen, from the best method to the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -69,12 +72,14 @@ pub struct Composition {
     pub depth: u64,
     /// The composed bound, if every step had one.
     pub bound: Option<Bound>,
-    /// The KL of all steps by their certificates, in nats. In a stream it is that of the last step, which compensates the
-    /// residuals of those before it. For merged coresets errors are taken as independent, `Σ KL_i·W_i/W`, each in units of the
-    /// posterior of its own mass `W_i`. This is the second-order part; the error due to the distance between a step's reference
-    /// point and the last is not included, so the KL to the full data's posterior is larger. `None` if a step had no
-    /// certificate.
+    /// An estimate of the KL of all steps together, in nats: errors are taken as independent, `Σ KL_i·W_i/W`, each in units of
+    /// the posterior of its own mass `W_i`. A step of a stream counts what neither its coreset nor the residual that it passes on
+    /// represents. `None` if a step had no certificate.
     pub kl: Option<f64>,
+    /// How far the posterior has moved from where the parts were matched; the largest movement in relation to its trust
+    /// radius. Outside of it, `kl` says nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub movement: Option<Movement>,
 }
 
 /// The paper's guarantee, through any number of steps: `1 + ε'' = (1+ε)(1+ε')`, and failures add up.
@@ -116,6 +121,11 @@ fn smaller(a: Option<f64>, b: Option<f64>) -> Option<f64> {
 }
 
 impl Provenance {
+    /// The priors of the posterior that the coreset was built for; the default ones if it was built for none.
+    pub fn priors(&self) -> PriorChoice {
+        self.calibration.as_ref().map_or_else(PriorChoice::default, |facts| facts.priors.clone())
+    }
+
     /// How it was composed; a coreset of rows is its own only part.
     pub fn composed(&self) -> Composition {
         self.composition.clone().unwrap_or_else(|| Composition {
@@ -123,6 +133,7 @@ impl Provenance {
             depth: 0,
             bound: self.step_bound(),
             kl: self.step_kl(),
+            movement: None,
         })
     }
 
@@ -142,7 +153,7 @@ impl Provenance {
         if self.exact {
             return Some(0.0);
         }
-        self.calibration.as_ref().map(|facts| facts.certificate.kl)
+        self.calibration.as_ref().map(|facts| facts.certificate.kl())
     }
 }
 
@@ -153,8 +164,9 @@ pub struct CalibrationFacts {
     pub certificate: Certificate,
     /// Which weights were kept.
     pub guard: Guard,
-    /// Standard deviation of the normal prior of the certificate, on the model's scale.
-    pub prior_scale: f64,
+    /// The priors of the certificate, on the model's scale.
+    #[serde(alias = "prior_scale", deserialize_with = "choice_or_scale")]
+    pub priors: PriorChoice,
     /// Rows from which the coreset's were chosen.
     pub pool: usize,
     /// Pricing rounds.

@@ -8,6 +8,20 @@ use crate::coreset::Method;
 use crate::coreset::selection::Size;
 use crate::coreset::sensitivity::{CenterRule, Radius};
 use crate::encoding::survey::EncodingSettings;
+use crate::model::PriorChoice;
+use crate::model::prior::choice_or_scale;
+
+/// What the certificate of a calibrated coreset compares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
+pub enum CertificateBy {
+    /// The log-likelihoods of coreset and full data at draws from the coreset's posterior.
+    #[default]
+    Draws,
+    /// The normal approximations of the two posteriors only.
+    Normal,
+}
 
 /// What coreset to build.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,9 +45,12 @@ pub struct BuildSettings {
     pub seed: Seed,
     /// The encoding.
     pub encoding: EncodingSettings,
-    /// Calibration: the standard deviation of the normal prior under which the full data's mode is sought, on the
-    /// model's scale. The result hardly depends on it.
-    pub prior_scale: f64,
+    /// Calibration: the priors of the posterior that the coreset is for, on the model's scale.
+    #[serde(alias = "prior_scale", deserialize_with = "choice_or_scale")]
+    pub priors: PriorChoice,
+    /// Calibration: what the certificate compares.
+    #[serde(default)]
+    pub certificate: CertificateBy,
 }
 
 impl Default for BuildSettings {
@@ -48,7 +65,8 @@ impl Default for BuildSettings {
             collapse: true,
             seed: Seed(0),
             encoding: EncodingSettings::default(),
-            prior_scale: 2.0,
+            priors: PriorChoice::default(),
+            certificate: CertificateBy::Draws,
         }
     }
 }
@@ -70,11 +88,7 @@ impl BuildSettings {
         if self.clusters == 0 || self.clusters > 1000 {
             return Err(Error::setting(Setting::Clusters, "must be between 1 and 1000"));
         }
-        // Beyond these its square, or the inverse of that, is no number to compute with.
-        if !(1e-100..=1e100).contains(&self.prior_scale) {
-            let what = format!("must lie between 1e-100 and 1e100, but is {:e}", self.prior_scale);
-            return Err(Error::setting(Setting::PriorScale, what));
-        }
+        self.priors.check()?;
         let (Radius::Fixed(radius) | Radius::Auto(radius)) = self.radius;
         if !(radius >= 0.0 && radius.is_finite()) {
             return Err(Error::setting(

@@ -16,6 +16,7 @@ use crate::encoding::Encoding;
 use crate::encoding::survey::Learnt;
 use crate::engine::Engine;
 use crate::engine::pass::{Pass, Watching};
+use crate::model::Gaussian;
 use crate::model::quadratic::Quadratic;
 use crate::reservoir::slots::Picked;
 
@@ -44,6 +45,10 @@ pub(crate) struct Selected {
     pub warning: Option<String>,
     /// The log-likelihood of all rows minus the coreset's, near the mode; only calibration measures it.
     pub residual: Option<Quadratic>,
+    /// For a step of a stream: the KL of what neither the coreset nor the residual represents.
+    pub step_kl: Option<f64>,
+    /// The normal approximation of the posterior of everything that the task counts; only calibration finds it.
+    pub held: Option<Gaussian>,
 }
 
 /// Sensitivity bounds, and the distinct rows found in the same pass.
@@ -213,6 +218,8 @@ impl Selected {
             calibration: None,
             warning,
             residual: None,
+            step_kl: None,
+            held: None,
         }
     }
 }

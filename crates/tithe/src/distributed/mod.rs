@@ -25,9 +25,9 @@ use crate::encoding::survey::Survey;
 use crate::engine::pass::{Pass, Watching};
 use crate::engine::{Engine, EngineSettings, LocalEngine, Missing, default_block_rows};
 use crate::mode::evaluation::EvaluatingCurvature;
+use crate::mode::values::Evaluating;
 use crate::results::compare::Scoring;
 use crate::results::fit::Gathering;
-use crate::results::verify::Evaluating;
 
 /// A cluster of machines that runs tasks on the partitions of a table.
 pub trait Cluster: Sync {

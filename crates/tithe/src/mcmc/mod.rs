@@ -1,11 +1,13 @@
 //! Samplers: draw chains from any log-density, with the same draws for any number of threads.
 
 pub mod diagnostics;
+pub mod discrepancy;
 pub mod draws;
 pub mod findings;
 mod laplace;
 mod mala;
 mod nuts;
+pub mod psis;
 
 use std::fmt;
 use std::str::FromStr;
@@ -252,7 +254,7 @@ fn dispersed(dim: usize, rng: &mut Rng) -> Vec<f64> {
 }
 
 /// Standard normal numbers.
-fn fill_normal(values: &mut [f64], rng: &mut Rng) {
+pub(crate) fn fill_normal(values: &mut [f64], rng: &mut Rng) {
     for value in values {
         *value = StandardNormal.sample(rng);
     }

@@ -3,3 +3,4 @@
 pub(crate) mod evaluation;
 pub(crate) mod guides;
 pub(crate) mod search;
+pub mod values;

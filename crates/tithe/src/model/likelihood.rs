@@ -4,6 +4,8 @@
 //! Every sum is accumulated in `LANES` interleaved parts, so that it vectorises and still gives the same bits on every
 //! processor.
 
+use rayon::prelude::*;
+
 use crate::base::math::{softplus_and_slope, total, vectorized};
 use crate::data::points::{Lane, Points, TILE, Tile};
 
@@ -187,6 +189,32 @@ impl ValueSums {
     }
 }
 
+/// For the rows of a tile what the expansion of their log-likelihood about `origin` to second order leaves out, without their
+/// weights: `−φ(s + t) + φ(s) + φ'(s) t + ½ φ''(s) t²` with `s = z·origin` and `t = z·(θ − origin)`, one lane for each `θ`.
+pub(crate) fn remainders(tile: &Tile<'_>, origin: &[f64], theta: &[Vec<f64>], remainders: &mut [Lane]) {
+    vectorized(
+        #[inline(always)]
+        || {
+            let (mut start, mut losses) = (Lane::ZERO, Lane::ZERO);
+            let (mut pulls, mut curvatures) = (Lane::ZERO, Lane::ZERO);
+            margins(tile, origin, &mut start);
+            for r in 0..TILE {
+                (losses[r], pulls[r]) = softplus_and_slope(start[r]);
+                curvatures[r] = pulls[r] * (1.0 - pulls[r]);
+            }
+            let mut margin = Lane::ZERO;
+            for (theta, remainder) in theta.iter().zip(remainders) {
+                margins(tile, theta, &mut margin);
+                for r in 0..TILE {
+                    let t = margin[r] - start[r];
+                    let change = softplus_and_slope(margin[r]).0 - losses[r];
+                    remainder[r] = t * (0.5 * curvatures[r] * t - pulls[r]) - change;
+                }
+            }
+        },
+    );
+}
+
 /// Value, gradient and Hessian of the log-likelihood of some rows; those of other rows can be added.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Curvature {
@@ -365,6 +393,19 @@ fn add_products(
         }
     }
     *sums = [ax, ay, bx, by, cx, cy];
+}
+
+/// `L(θ)` of weighted points at each of many parameters; the work is shared among the threads.
+pub(crate) fn values(points: &Points, theta: &[Vec<f64>]) -> Vec<f64> {
+    const PARAMETERS: usize = 16;
+    theta
+        .par_chunks(PARAMETERS)
+        .flat_map_iter(|theta| {
+            let mut sums = ValueSums::new(theta.len());
+            points.tiles().for_each(|tile| sums.add_tile(&tile, theta));
+            sums.finish()
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -67,6 +67,8 @@ pub struct LocalSum {
     pub first: Vec<f64>,
     /// `½ Σ w h u uᵀ`: D×D, symmetric; the Frobenius product is the product of `svec`s.
     pub second: Mat<f64>,
+    /// The sums of further features, at a panel of draws; empty without a panel.
+    pub panel: Vec<f64>,
 }
 
 /// The local features of some points: `u`, `g` and `h` of each.
@@ -78,6 +80,23 @@ pub struct LocalFeatures {
     slopes: Vec<f64>,
     /// `h = φ''`.
     curvatures: Vec<f64>,
+    /// Further features of each point, one column per point: what `F` leaves out, at a panel of draws. Without rows if there is
+    /// no panel.
+    panel: Mat<f64>,
+}
+
+/// How much each row of a tile matters near the mode.
+#[derive(Clone, Copy, Debug)]
+pub struct RowSizes {
+    /// The norms `‖F‖` of the local features.
+    pub norms: Lane,
+    /// The leverages `(g² + h)‖u‖²`: about twice the fraction of the information in the direction of a point that the point
+    /// contributes.
+    pub leverages: Lane,
+    /// The size of what the local features leave out: the remainder of `φ` beyond second order, over the posterior. The third
+    /// derivative of `φ` is at most the second, `h`, and over a distance `t` that grows at most by a factor `e^t`: the remainder
+    /// is of order `h‖u‖³` for small `‖u‖`, and larger for large. The polynomial `h‖u‖³(1 + ‖u‖²)²` represents the exponential.
+    pub remainders: Lane,
 }
 
 impl LocalMap {
@@ -137,6 +156,7 @@ impl LocalMap {
         LocalSum {
             first: (0..dim).map(|i| first[(i, 0)] * std::f64::consts::FRAC_1_SQRT_2).collect(),
             second,
+            panel: Vec::new(),
         }
     }
 
@@ -147,6 +167,7 @@ impl LocalMap {
             directions: Mat::zeros(dim, points.len()),
             slopes: vec![0.0; points.len()],
             curvatures: vec![0.0; points.len()],
+            panel: Mat::zeros(0, points.len()),
         };
         let mut scratch = vec![Lane::ZERO; dim];
         for (t, tile) in points.tiles().enumerate() {
@@ -165,17 +186,16 @@ impl LocalMap {
 
     /// The norms `‖F(z)‖` of a tile's points: `‖F‖² = g²‖u‖²/2 + h²‖u‖⁴/4`. `scratch` has D lanes.
     pub fn norms(&self, tile: &Tile<'_>, scratch: &mut [Lane]) -> Lane {
-        self.norms_and_leverages(tile, scratch).0
+        self.sizes(tile, scratch).norms
     }
 
-    /// The norms, and the leverages `(g² + h)‖u‖²`: about twice the fraction of the information in the direction of a point that the point
-    /// contributes.
-    pub fn norms_and_leverages(&self, tile: &Tile<'_>, scratch: &mut [Lane]) -> (Lane, Lane) {
+    /// How much each row of a tile matters near the mode.
+    pub fn sizes(&self, tile: &Tile<'_>, scratch: &mut [Lane]) -> RowSizes {
         let (slope, curvature) = self.tile(tile, scratch);
         vectorized(
             #[inline(always)]
             || {
-                let (mut norms, mut leverages) = (Lane::ZERO, Lane::ZERO);
+                let (mut norms, mut leverages, mut remainders) = (Lane::ZERO, Lane::ZERO, Lane::ZERO);
                 for lane in &*scratch {
                     for r in 0..TILE {
                         norms[r] = lane[r].mul_add(lane[r], norms[r]);
@@ -185,8 +205,10 @@ impl LocalMap {
                     let (g, h, square) = (slope[r], curvature[r], norms[r]);
                     norms[r] = (square * (0.5 * g * g + 0.25 * h * h * square)).sqrt();
                     leverages[r] = (g * g + h) * square;
+                    let growth = 1.0 + square;
+                    remainders[r] = h * square * square.sqrt() * growth * growth;
                 }
-                (norms, leverages)
+                RowSizes { norms, leverages, remainders }
             },
         )
     }
@@ -224,7 +246,12 @@ impl LocalMap {
 impl LocalSum {
     /// The zero sum.
     pub fn zero(dim: usize) -> LocalSum {
-        LocalSum { first: vec![0.0; dim], second: Mat::zeros(dim, dim) }
+        LocalSum { first: vec![0.0; dim], second: Mat::zeros(dim, dim), panel: Vec::new() }
+    }
+
+    /// The same with these values of the remainders at the draws of a panel.
+    pub fn with_panel(self, panel: Vec<f64>) -> LocalSum {
+        LocalSum { panel, ..self }
     }
 
     /// `‖·‖²`.
@@ -241,7 +268,8 @@ impl LocalSum {
                 columns.map(|(a, b)| a * b).sum::<f64>()
             })
             .sum();
-        first + second
+        let beyond: f64 = self.panel.iter().zip(&other.panel).map(|(a, b)| a * b).sum();
+        first + second + beyond
     }
 
     /// `self − other`.
@@ -249,6 +277,7 @@ impl LocalSum {
         LocalSum {
             first: self.first.iter().zip(&other.first).map(|(a, b)| a - b).collect(),
             second: &self.second - &other.second,
+            panel: self.panel.iter().zip(&other.panel).map(|(a, b)| a - b).collect(),
         }
     }
 
@@ -259,11 +288,18 @@ impl LocalSum {
             entries.push(self.second[(j, j)]);
             entries.extend((j + 1..self.first.len()).map(|i| self.second[(i, j)] * std::f64::consts::SQRT_2));
         }
+        entries.extend(&self.panel);
         entries
     }
 }
 
 impl LocalFeatures {
+    /// The same points with more features, one column for each point: what the local features leave out, at a panel of draws.
+    pub fn with_panel(self, panel: Mat<f64>) -> LocalFeatures {
+        assert_eq!(panel.ncols(), self.len(), "one column for each point");
+        LocalFeatures { panel, ..self }
+    }
+
     /// Number of points.
     pub fn len(&self) -> usize {
         self.slopes.len()
@@ -281,7 +317,7 @@ impl LocalFeatures {
 
     /// The length of a feature vector, `d = D + D(D+1)/2`.
     pub fn feature_count(&self) -> usize {
-        self.dim() + self.dim() * (self.dim() + 1) / 2
+        self.dim() + self.dim() * (self.dim() + 1) / 2 + self.panel.nrows()
     }
 
     /// The features of some of the points, in the order given.
@@ -290,10 +326,15 @@ impl LocalFeatures {
         for (m, &row) in rows.iter().enumerate() {
             directions.col_as_slice_mut(m).copy_from_slice(self.directions.col_as_slice(row));
         }
+        let mut panel = Mat::zeros(self.panel.nrows(), rows.len());
+        for (m, &row) in rows.iter().enumerate() {
+            panel.col_as_slice_mut(m).copy_from_slice(self.panel.col_as_slice(row));
+        }
         LocalFeatures {
             directions,
             slopes: rows.iter().map(|&row| self.slopes[row]).collect(),
             curvatures: rows.iter().map(|&row| self.curvatures[row]).collect(),
+            panel,
         }
     }
 
@@ -303,7 +344,8 @@ impl LocalFeatures {
             .map(|m| {
                 let square: f64 = self.directions.col_as_slice(m).iter().map(|u| u * u).sum();
                 let (g, h) = (self.slopes[m], self.curvatures[m]);
-                square * (0.5 * g * g + 0.25 * h * h * square)
+                let beyond: f64 = self.panel.col_as_slice(m).iter().map(|p| p * p).sum();
+                square * (0.5 * g * g + 0.25 * h * h * square) + beyond
             })
             .collect()
     }
@@ -320,9 +362,10 @@ impl LocalFeatures {
         let dim = self.dim();
         let starts: Vec<usize> = (0..self.len()).step_by(CHUNK).collect();
         let parts: Vec<LocalSum> = starts.par_iter().map(|&start| self.sum_chunk(weights, start)).collect();
-        let mut total = LocalSum::zero(dim);
+        let mut total = LocalSum::zero(dim).with_panel(vec![0.0; self.panel.nrows()]);
         for part in parts {
             total.first.iter_mut().zip(&part.first).for_each(|(a, b)| *a += b);
+            total.panel.iter_mut().zip(&part.panel).for_each(|(a, b)| *a += b);
             total.second += part.second;
         }
         for j in 0..dim {
@@ -336,7 +379,7 @@ impl LocalFeatures {
     /// The sum over one chunk of points; only the lower triangle is computed.
     fn sum_chunk(&self, weights: &[f64], start: usize) -> LocalSum {
         let end = (start + CHUNK).min(self.len());
-        let mut part = LocalSum::zero(self.dim());
+        let mut part = LocalSum::zero(self.dim()).with_panel(vec![0.0; self.panel.nrows()]);
         let mut scaled = Mat::zeros(self.dim(), end - start);
         for (m, weight) in weights.iter().enumerate().take(end).skip(start) {
             let column = self.directions.col_as_slice(m);
@@ -348,6 +391,7 @@ impl LocalFeatures {
                 *sum += slope * u;
                 *scaled = curvature * u;
             }
+            part.panel.iter_mut().zip(self.panel.col_as_slice(m)).for_each(|(sum, p)| *sum += weight * p);
         }
         matmul_triangular(
             part.second.as_mut(),
@@ -380,8 +424,11 @@ impl LocalFeatures {
                     linear += u * first;
                     quadratic += u * v;
                 }
+                let beyond: f64 =
+                    self.panel.col_as_slice(m).iter().zip(&residual.panel).map(|(p, r)| p * r).sum();
                 *score = self.slopes[m] * linear * std::f64::consts::FRAC_1_SQRT_2
-                    + 0.5 * self.curvatures[m] * quadratic;
+                    + 0.5 * self.curvatures[m] * quadratic
+                    + beyond;
             }
         });
         scores
@@ -418,6 +465,10 @@ impl LocalFeatures {
                     block[(i, j)] = product * (self.slopes[i] * g + self.curvatures[i] * h * product);
                 }
             }
+            if self.panel.nrows() > 0 {
+                let others = others.panel.subcols(start, columns);
+                matmul(block.as_mut(), Accum::Add, self.panel.transpose(), others, 1.0, Par::Seq);
+            }
         });
         gram
     }
@@ -440,6 +491,7 @@ impl LocalFeatures {
                 put(h * u[j] * u[j]);
                 u[j + 1..].iter().for_each(|v| put(h * u[j] * v * std::f64::consts::SQRT_2));
             }
+            self.panel.col_as_slice(m).iter().for_each(|&value| put(value));
         }
         dense
     }

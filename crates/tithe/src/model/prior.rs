@@ -4,7 +4,7 @@ use std::f64::consts::{LN_2, PI};
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::base::error::{Error, Result, Setting, nearest_name};
 
@@ -63,6 +63,19 @@ pub struct Local {
 }
 
 impl Prior {
+    /// The precision of a normal prior of similar width: where gradient and Hessian are matched, a prior has to be near, not
+    /// exact, and a normal one leaves the posterior a mode. A flat prior is represented by a very wide one.
+    fn normal_precision(&self) -> f64 {
+        const WIDE: f64 = 1e4;
+        let scale = match *self {
+            Prior::Flat => WIDE,
+            Prior::Normal { scale } | Prior::Cauchy { scale } | Prior::StudentT { scale, .. } => scale,
+            Prior::Laplace { scale } => scale * std::f64::consts::SQRT_2,
+            Prior::SpikeSlab { slab, .. } => slab,
+        };
+        scale.powi(-2)
+    }
+
     #[doc(hidden)]
     /// Log-density, slope and second derivative at `x`. At the kink of the Laplace prior, `x = 0`, the slope is 0.
     pub fn local(&self, x: f64) -> Local {
@@ -415,6 +428,11 @@ impl Priors {
         self.coefficients.len()
     }
 
+    /// The precision of a normal prior of similar width for each coefficient.
+    pub(crate) fn normal_precisions(&self) -> Vec<f64> {
+        self.coefficients.iter().map(Prior::normal_precision).collect()
+    }
+
     /// `Σ ln p(θ_i)`.
     pub fn log_density(&self, theta: &[f64]) -> f64 {
         self.coefficients.iter().zip(theta).map(|(prior, &x)| prior.local(x).value).sum()
@@ -422,14 +440,16 @@ impl Priors {
 }
 
 /// The user's choice of priors.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct PriorChoice {
     /// The prior of every coefficient without its own.
     pub general: Prior,
     /// The prior of the intercept; `None` is the general one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intercept: Option<Prior>,
     /// Priors of single coefficients, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub named: Vec<(String, Prior)>,
 }
 
@@ -440,7 +460,29 @@ impl Default for PriorChoice {
     }
 }
 
+/// As text: `normal:2`, or `normal:2, intercept cauchy:10, age normal:1`.
+impl fmt::Display for PriorChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.general)?;
+        if let Some(intercept) = &self.intercept {
+            write!(f, ", intercept {intercept}")?;
+        }
+        self.named.iter().try_for_each(|(name, prior)| write!(f, ", {name} {prior}"))
+    }
+}
+
 impl PriorChoice {
+    /// The same prior for every coefficient.
+    pub fn same(general: Prior) -> PriorChoice {
+        PriorChoice { general, intercept: None, named: Vec::new() }
+    }
+
+    /// Checks that the priors make sense.
+    pub fn check(&self) -> Result<()> {
+        let named = self.named.iter().map(|(_, prior)| prior);
+        [&self.general].into_iter().chain(&self.intercept).chain(named).try_for_each(Prior::check)
+    }
+
     #[doc(hidden)]
     /// The priors of the coefficients with these names; the first is the intercept if there is one.
     pub fn priors(&self, names: &[String], has_intercept: bool) -> Result<Priors> {
@@ -471,6 +513,22 @@ impl PriorChoice {
         }
         Ok(priors)
     }
+}
+
+/// Reads a choice of priors; files of earlier versions have the scale of a normal prior instead.
+pub(crate) fn choice_or_scale<'de, D: Deserializer<'de>>(
+    from: D,
+) -> std::result::Result<PriorChoice, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Stored {
+        Scale(f64),
+        Choice(PriorChoice),
+    }
+    Ok(match Stored::deserialize(from)? {
+        Stored::Scale(scale) => PriorChoice::same(Prior::Normal { scale }),
+        Stored::Choice(choice) => choice,
+    })
 }
 
 #[cfg(test)]

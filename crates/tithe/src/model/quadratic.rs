@@ -28,6 +28,20 @@ impl Quadratic {
         there
     }
 
+    /// Its value at another parameter.
+    pub fn value(&self, theta: &[f64]) -> f64 {
+        let step: Vec<f64> = theta.iter().zip(&self.theta).map(|(there, here)| there - here).collect();
+        let dim = step.len();
+        let mut value = self.curvature.value;
+        for i in 0..dim {
+            let row = &self.curvature.hessian[i * dim..i * dim + i];
+            let bend: f64 = row.iter().zip(&step).map(|(entry, step)| entry * step).sum();
+            let own = self.curvature.hessian[i * dim + i] * step[i];
+            value += step[i] * (self.curvature.gradient[i] - bend - 0.5 * own);
+        }
+        value
+    }
+
     /// The same without the directions in which it reduces the curvature of the log-likelihood `own` that it is added to: the
     /// sum of the two then has a mode, however far away. `None` if the sum is far from concave.
     pub(crate) fn concave_beside(&self, own: &Curvature) -> Option<Quadratic> {
@@ -77,6 +91,7 @@ mod tests {
                 misfit: 0.0,
             },
         };
+        assert_eq!(here.value(&[2.0, 0.0]), here.at(&[2.0, 0.0]).value);
         // By hand at (2, 0), a step of (1, 2): 3 + 8.5 − ½(2 + 4 − 12), gradient (0.5, 4) − (4, −5).
         let there = here.at(&[2.0, 0.0]);
         assert_eq!((there.value, &there.gradient[..]), (14.5, &[-3.5, 9.0][..]));

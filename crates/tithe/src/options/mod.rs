@@ -8,7 +8,7 @@ use std::str::FromStr;
 use crate::base::error::{Error, Remedy, Result, Setting};
 use crate::base::rng::Seed;
 use crate::coreset::Method;
-use crate::coreset::build::BuildSettings;
+use crate::coreset::build::{BuildSettings, CertificateBy};
 use crate::coreset::selection::Size;
 use crate::coreset::sensitivity::{CenterRule, Radius};
 use crate::data::source::{Format, OpenOptions, Source};
@@ -154,8 +154,10 @@ pub struct BuildOptions {
     pub centers: Option<CenterRule>,
     /// Whether equal rows are merged where that gives an exact coreset (default: true).
     pub collapse: Option<bool>,
-    /// Calibration: the standard deviation of the normal prior used to find the mode.
-    pub prior_scale: Option<f64>,
+    /// Calibration: the priors of the posterior that the coreset is for.
+    pub priors: Option<PriorChoice>,
+    /// Calibration: what the certificate compares (default: log-likelihoods at draws).
+    pub certificate: Option<CertificateBy>,
     /// The seed.
     pub seed: u64,
 }
@@ -181,7 +183,8 @@ impl BuildOptions {
             collapse: self.collapse.unwrap_or(usual.collapse),
             seed: Seed(self.seed),
             encoding: columns.encoding()?,
-            prior_scale: self.prior_scale.unwrap_or(usual.prior_scale),
+            priors: self.priors.clone().unwrap_or(usual.priors),
+            certificate: self.certificate.unwrap_or(usual.certificate),
         };
         settings.check()?;
         Ok(settings)
@@ -211,7 +214,8 @@ impl BuildOptions {
         let options = [
             (Setting::Delta, self.delta.is_some(), self.epsilon.is_some(), &guarantee),
             (Setting::Constant, self.constant.is_some(), self.epsilon.is_some(), &guarantee),
-            (Setting::PriorScale, self.prior_scale.is_some(), method == Method::Calibrated, &calibrated),
+            (Setting::Prior, self.priors.is_some(), method == Method::Calibrated, &calibrated),
+            (Setting::Certificate, self.certificate.is_some(), method == Method::Calibrated, &calibrated),
             (Setting::Clusters, self.clusters.is_some(), is_sensitivity_based, &bounds),
             (Setting::Radius, self.radius.is_some(), is_sensitivity_based, &bounds),
             (Setting::ThetaStar, self.theta_star.is_some(), is_sensitivity_based, &bounds),
@@ -259,8 +263,8 @@ impl StreamOptions {
 pub struct FitOptions {
     /// The sampler (default: NUTS).
     pub sampler: Option<Sampler>,
-    /// The priors, on the model's scale.
-    pub priors: PriorChoice,
+    /// The priors, on the model's scale (default: those that a coreset was built for, or the default ones).
+    pub priors: Option<PriorChoice>,
     /// The number of chains.
     pub chains: Option<usize>,
     /// Draws kept per chain.
@@ -303,6 +307,16 @@ impl FromStr for Method {
             ("uniform", Method::Uniform),
         ];
         one_of(Setting::Method, word, &METHODS)
+    }
+}
+
+impl FromStr for CertificateBy {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<CertificateBy> {
+        const CHOICES: [(&str, CertificateBy); 2] =
+            [("draws", CertificateBy::Draws), ("normal", CertificateBy::Normal)];
+        one_of(Setting::Certificate, word, &CHOICES)
     }
 }
 
@@ -393,7 +407,7 @@ mod tests {
             (BuildOptions { delta: Some(0.1), ..usual() }, "delta has no effect"),
             (BuildOptions { constant: Some(1.0), ..usual() }, "constant has no effect"),
             (BuildOptions { clusters: Some(6), ..uniform() }, "clusters has no effect"),
-            (BuildOptions { prior_scale: Some(2.0), ..uniform() }, "prior_scale has no effect"),
+            (BuildOptions { priors: Some(PriorChoice::default()), ..uniform() }, "prior has no effect"),
             (BuildOptions { size: Some(0), ..usual() }, "size must be at least 1"),
         ] {
             let message = settings(&options).expect_err(option);

@@ -8,8 +8,8 @@ use crate::base::error::{Error, Result, Setting};
 use crate::base::rng::{Purpose, Rng, Seed, open_unit};
 use crate::coreset::Coreset;
 use crate::engine::Engine;
+use crate::mode::values::log_likelihoods;
 use crate::model::likelihood::ValueSums;
-use crate::results::verify::log_likelihoods;
 
 /// Number of parameters per pass.
 const PARAMETERS_PER_PASS: usize = 256;

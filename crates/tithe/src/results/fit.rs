@@ -23,7 +23,7 @@ use crate::mcmc::{self, Sampler};
 use crate::mode::evaluation::least_margin;
 use crate::mode::search::full_mode_from_afar;
 use crate::model::likelihood;
-use crate::model::{Gaussian, LogDensity, Posterior, Prior, PriorChoice, Priors};
+use crate::model::{Gaussian, LogDensity, Posterior, PriorChoice, Priors};
 
 /// How to fit.
 #[derive(Clone, Debug)]
@@ -31,8 +31,8 @@ use crate::model::{Gaussian, LogDensity, Posterior, Prior, PriorChoice, Priors};
 pub struct FitSettings {
     /// Which sampler draws.
     pub sampler: Sampler,
-    /// The priors, on the model's scale.
-    pub priors: PriorChoice,
+    /// The priors, on the model's scale; by default those that a coreset was built for, or normal:2.
+    pub priors: Option<PriorChoice>,
     /// How many chains and draws.
     pub draws: mcmc::Settings,
     /// Number of threads; `None` is one per core.
@@ -43,7 +43,7 @@ impl Default for FitSettings {
     fn default() -> FitSettings {
         FitSettings {
             sampler: Sampler::Nuts,
-            priors: PriorChoice::default(),
+            priors: None,
             draws: mcmc::Settings { seed: Seed(0), ..mcmc::Settings::default() },
             threads: None,
         }
@@ -168,6 +168,15 @@ pub fn fit_data(
     fit_points(&points, &learnt.encoding, basis, settings, engine.observer())
 }
 
+/// The priors of the settings, or else those that the rows were chosen for.
+fn chosen_priors(settings: &FitSettings, basis: &Basis) -> PriorChoice {
+    match (&settings.priors, basis) {
+        (Some(priors), _) => priors.clone(),
+        (None, Basis::Coreset { provenance, .. }) => provenance.priors(),
+        (None, Basis::Data { .. }) => PriorChoice::default(),
+    }
+}
+
 /// Draws from the posterior of weighted points.
 fn fit_points(
     points: &Points,
@@ -177,7 +186,7 @@ fn fit_points(
     observer: &dyn Observer,
 ) -> Result<Fit> {
     let names = encoding.distinct_names()?;
-    let priors = settings.priors.priors(&names, encoding.intercept)?;
+    let priors = chosen_priors(settings, &basis).priors(&names, encoding.intercept)?;
     let posterior = Posterior::new(points, &priors)?;
     let pool = thread_pool(settings.threads)?;
     let approximation = posterior.laplace()?;
@@ -193,7 +202,8 @@ fn fit_points(
     let moved = match &basis {
         // If the other mode cannot be found, there is no finding.
         Basis::Coreset { provenance, .. } => {
-            prior_moves(points, provenance, &priors, &approximation, &names).unwrap_or_default()
+            prior_moves(points, provenance, &priors, &approximation, &names, encoding.intercept)
+                .unwrap_or_default()
         }
         Basis::Data { .. } => None,
     };
@@ -210,7 +220,7 @@ fn approximate(
     settings: &FitSettings,
 ) -> Result<Fit> {
     let names = encoding.distinct_names()?;
-    let priors = settings.priors.priors(&names, encoding.intercept)?;
+    let priors = chosen_priors(settings, &basis).priors(&names, encoding.intercept)?;
     let (gaussian, peak, separated) = full_data_laplace(engine, encoding, &priors)?;
     let density = Expansion { gaussian: &gaussian, peak };
     let pool = thread_pool(settings.threads)?;
@@ -258,9 +268,10 @@ fn prior_moves(
     priors: &Priors,
     approximation: &Gaussian,
     names: &[String],
+    has_intercept: bool,
 ) -> Result<Option<Finding>> {
-    let Some(CalibrationFacts { prior_scale, .. }) = provenance.calibration else { return Ok(None) };
-    let certified = Priors { coefficients: vec![Prior::Normal { scale: prior_scale }; names.len()] };
+    let Some(CalibrationFacts { priors: choice, .. }) = &provenance.calibration else { return Ok(None) };
+    let certified = choice.priors(names, has_intercept)?;
     if *priors == certified {
         return Ok(None);
     }
@@ -271,11 +282,11 @@ fn prior_moves(
     Ok(farthest.filter(|(far, _)| *far > FAR).map(|(far, i)| Finding {
         what: Trouble::PriorMovesMode,
         how_much: format!(
-            "the coreset was calibrated for priors normal:{prior_scale}, and these move the mode {far:.1} standard deviations away for '{}'",
-            names[i]
+            "the coreset was calibrated for priors {}, and these move the mode {far:.1} standard deviations away for '{}'",
+            choice.general, names[i]
         ),
         what_to_do: Help::from([
-            Remedy::using("build it with a similar scale", Setting::PriorScale),
+            Remedy::using("build it for these priors", Setting::Prior),
             Remedy::run("check the draws", Operation::Verify),
         ]),
     }))

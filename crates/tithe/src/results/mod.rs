@@ -8,7 +8,6 @@ pub mod file;
 pub mod fit;
 pub mod mmd;
 pub mod predict;
-pub mod psis;
 mod stan;
 pub mod verify;
 

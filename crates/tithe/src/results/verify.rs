@@ -4,20 +4,15 @@
 //! For draws `θ_s` the log-ratio of the full data's posterior to the sampled density is `L(θ_s) + ln p(θ_s) − lp_s`.
 //! Half its variance estimates the KL; Pareto smoothing turns it into importance weights with a measure of reliability.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, ErrorKind, Remedy, Result, Setting};
-use crate::data::block::Block;
 use crate::encoding::full_data::Identity;
-use crate::encoding::{Encoding, Scratch};
 use crate::engine::Engine;
-use crate::engine::pass::Pass;
-use crate::model::divergence::{GOOD, INDISTINGUISHABLE};
-use crate::model::likelihood::ValueSums;
+use crate::mcmc::psis::Psis;
+use crate::mode::values::log_likelihoods;
+use crate::model::divergence::Threshold;
 use crate::results::fit::Fit;
-use crate::results::psis::Psis;
 
 /// Below this `k̂` importance weights are reliable (Vehtari et al. 2024).
 const TRUSTED: f64 = 0.7;
@@ -159,8 +154,8 @@ pub fn verify(engine: &impl Engine, fit: &Fit, settings: &VerifySettings) -> Res
     let drawn = figures(&vec![1.0 / wanted as f64; wanted]);
     let corrected = figures(&psis.log_weights.iter().map(|x| x.exp()).collect::<Vec<_>>());
     let judgement = match kl {
-        _ if kl <= INDISTINGUISHABLE => Judgement::Indistinguishable,
-        _ if kl <= GOOD && psis.k_hat < TRUSTED => Judgement::Good,
+        _ if kl <= Threshold::INDISTINGUISHABLE.kl => Judgement::Indistinguishable,
+        _ if kl <= Threshold::GOOD.kl && psis.k_hat < TRUSTED => Judgement::Good,
         _ if psis.k_hat < TRUSTED => Judgement::Correctable,
         _ => Judgement::TooFar,
     };
@@ -213,60 +208,6 @@ fn weighted_quantile(sorted: &[(f64, f64)], p: f64) -> f64 {
         below += w;
     }
     last.map_or(f64::NAN, |(x, _)| x)
-}
-
-/// The log-likelihood of all rows at each given parameter, and the identity of the rows: one pass.
-pub fn log_likelihoods(
-    engine: &impl Engine,
-    encoding: &Encoding,
-    theta: &[Vec<f64>],
-) -> Result<(Vec<f64>, Identity)> {
-    let evaluated = engine.run(&Evaluating { encoding: Cow::Borrowed(encoding), theta: theta.into() })?;
-    Ok(evaluated.map_or_else(
-        || (vec![0.0; theta.len()], Identity::default()),
-        |evaluated| (evaluated.values, evaluated.identity),
-    ))
-}
-
-/// The pass that computes the log-likelihood at many parameters, with one matrix product per tile.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Evaluating<'a> {
-    encoding: Cow<'a, Encoding>,
-    theta: Cow<'a, [Vec<f64>]>,
-}
-
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Evaluated {
-    values: Vec<f64>,
-    identity: Identity,
-}
-
-impl Pass for Evaluating<'_> {
-    const ID: &'static str = "evaluate-draws";
-    const LABEL: &'static str = "evaluating the draws";
-    type State = Evaluated;
-    type Worker = Scratch;
-
-    fn worker(&self) -> Scratch {
-        Scratch::new(self.encoding.dim())
-    }
-
-    fn visit(&self, scratch: &mut Scratch, block: &Block) -> Result<Evaluated> {
-        self.encoding.check_labels(block)?;
-        let encoder = self.encoding.encoder(block)?;
-        let mut sums = ValueSums::new(self.theta.len());
-        for t in 0..encoder.tiles() {
-            sums.add_tile(&encoder.tile(t, scratch), &self.theta);
-        }
-        Ok(Evaluated { values: sums.finish(), identity: Identity::of(block) })
-    }
-
-    fn merge(&self, state: &mut Evaluated, next: Evaluated) {
-        state.identity.merge(next.identity);
-        for (sum, more) in state.values.iter_mut().zip(next.values) {
-            *sum += more;
-        }
-    }
 }
 
 #[cfg(test)]

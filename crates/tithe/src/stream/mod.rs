@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 
 use crate::base::error::{Error, ErrorKind, Help, Operation, Remedy, Result, Setting};
 use crate::base::progress::{Event, Observer};
-use crate::coreset::Coreset;
 use crate::coreset::build::BuildSettings;
 use crate::coreset::merge::Quiet;
+use crate::coreset::{Coreset, Movement};
 use crate::data::block::{Block, Field, Segment};
 use crate::data::fingerprint::Fingerprint;
 use crate::data::source::Source;
@@ -190,7 +190,7 @@ impl Stream {
     /// Starts a stream that exists only in memory and is never saved.
     pub fn in_memory(settings: &StreamSettings, threads: Option<usize>) -> Result<Stream> {
         settings.check()?;
-        let content = Content { levels: Vec::new(), pending: None, residual: None };
+        let content = Content { levels: Vec::new(), pending: None, carried: None };
         Stream::with_content(settings, threads, None, Manifest::new(json_of(settings)), content)
     }
 
@@ -202,7 +202,7 @@ impl Stream {
         content: Content,
     ) -> Result<Stream> {
         let tree =
-            Tree::with_levels(settings.tree(threads), content.levels, manifest.blocks, content.residual)?;
+            Tree::with_levels(settings.tree(threads), content.levels, manifest.blocks, content.carried)?;
         let mut stream = Stream {
             settings: settings.clone(),
             threads,
@@ -504,11 +504,13 @@ impl Stream {
         let block = self.settings.block;
         let first_row = self.manifest.rows - all.len as u64;
         let rows = rows_of(self.manifest.layout.as_ref(), all.slice(0..block), first_row)?;
+        let before = self.tree.movement();
         let moments = self.tree.push(rows, observer)?;
         self.pending_rows = all.len - block;
         self.pending = if self.pending_rows > 0 { vec![all.slice(block..all.len)] } else { Vec::new() };
         self.remember_encoding();
         self.watch_drift(moments, observer);
+        self.watch_movement(before, observer);
         Ok(())
     }
 
@@ -537,6 +539,21 @@ impl Stream {
                 "column '{}' has drifted: its mean is {now:.6} in block {}, and was {mean:.6} (sd {sd:.6}) in the first",
                 field.name,
                 self.tree.blocks()
+            )));
+        }
+    }
+
+    /// Reports that the posterior has moved out of the trust radius, once; `before` is the movement before the last block.
+    fn watch_movement(&self, before: Option<Movement>, observer: &dyn Observer) {
+        let was_outside = before.is_some_and(|movement| movement.is_outside());
+        if let Some(movement) = self.tree.movement().filter(|movement| movement.is_outside() && !was_outside)
+        {
+            observer.event(Event::Warning(format!(
+                "the posterior has moved: block {} puts its mode {:.1} standard deviations from where it was, and rows that do not \
+                 change move it by less than {:.1}; the coreset may be inaccurate",
+                self.tree.blocks(),
+                movement.distance,
+                movement.radius
             )));
         }
     }
@@ -579,8 +596,8 @@ impl Stream {
         }
         manifest.levels = levels;
         if blocks != manifest.blocks {
-            let write = |residual: &_| directory.write_residual(blocks, residual);
-            manifest.residual = self.tree.residual().map(write).transpose()?;
+            let write = |carried: &_| directory.write_carried(blocks, carried);
+            manifest.residual = self.tree.carried().as_ref().map(write).transpose()?;
         }
         manifest.blocks = blocks;
         manifest.pending = match (self.pending_rows, self.fields()) {
@@ -640,7 +657,7 @@ pub fn snapshot(path: &Path, threads: Option<usize>, observer: &dyn Observer) ->
     };
     let settings: StreamSettings = serde_json::from_value(manifest.settings.clone())
         .map_err(|_| directory.refused("has unknown settings", "use a newer tithe"))?;
-    let tree = Tree::with_levels(settings.tree(threads), content.levels, manifest.blocks, content.residual)?;
+    let tree = Tree::with_levels(settings.tree(threads), content.levels, manifest.blocks, content.carried)?;
     snapshot_of(&tree, &settings, &manifest, content.pending, threads, observer)
 }
 

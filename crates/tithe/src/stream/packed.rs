@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::state::{Content, Manifest, residual_bytes, residual_from};
+use super::state::{Content, Manifest, carried_bytes, carried_from};
 use super::{Stream, StreamSettings, refused};
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::coreset::file::{coreset_bytes, read_coreset_from};
@@ -46,7 +46,7 @@ impl Stream {
         Ok(Packed {
             manifest: manifest.to_text().map_err(|error| Error::io("write", NAME, error.into()))?,
             levels: self.tree.levels().iter().map(level).collect::<Result<_>>()?,
-            residual: self.tree.residual().map(residual_bytes).transpose()?,
+            residual: self.tree.carried().as_ref().map(carried_bytes).transpose()?,
             pending,
         })
     }
@@ -69,9 +69,9 @@ impl Stream {
         let level = |bytes: &Option<Vec<u8>>| {
             bytes.as_ref().map(|bytes| read_coreset_from(&input(bytes))).transpose()
         };
-        let residual = |bytes: &Vec<u8>| residual_from(bytes).ok_or_else(damaged);
+        let carried = |bytes: &Vec<u8>| carried_from(bytes).ok_or_else(damaged);
         let content = Content {
-            residual: packed.residual.as_ref().map(residual).transpose()?,
+            carried: packed.residual.as_ref().map(carried).transpose()?,
             levels: packed.levels.iter().map(level).collect::<Result<_>>()?,
             pending: packed.pending.as_ref().map(|bytes| read_rows_from(input(bytes))).transpose()?,
         };

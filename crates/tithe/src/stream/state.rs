@@ -20,7 +20,7 @@ use crate::data::fingerprint::Fingerprint;
 use crate::data::sink::Output;
 use crate::data::sink::rows::{read_rows, write_rows};
 use crate::encoding::Encoding;
-use crate::model::quadratic::Quadratic;
+use crate::stream::tree::Carried;
 
 const VERSION: u64 = 2;
 const MANIFEST: &str = "manifest.json";
@@ -174,22 +174,22 @@ pub(super) fn refused(path: &Path, what: &str, help: impl Into<Help>) -> Error {
     ErrorKind::State { path: path.to_path_buf(), what, help }.into()
 }
 
-/// A residual as it is saved.
-pub(super) fn residual_bytes(residual: &Quadratic) -> Result<Vec<u8>> {
-    rmp_serde::to_vec(residual)
-        .map_err(|error| Error::io("write", "a residual", std::io::Error::other(error)))
+/// What a tree carries, as it is saved.
+pub(super) fn carried_bytes(carried: &Carried) -> Result<Vec<u8>> {
+    rmp_serde::to_vec(carried).map_err(|error| Error::io("write", "a residual", std::io::Error::other(error)))
 }
 
-/// Parses a saved residual; `None` if it is damaged.
-pub(super) fn residual_from(bytes: &[u8]) -> Option<Quadratic> {
-    rmp_serde::from_slice(bytes).ok()
+/// Parses what a tree carries; `None` if it is damaged. Earlier programs saved only the residual.
+pub(super) fn carried_from(bytes: &[u8]) -> Option<Carried> {
+    let residual = |bytes| Some(Carried { residual: rmp_serde::from_slice(bytes).ok()?, checkpoint: None });
+    rmp_serde::from_slice(bytes).ok().or_else(|| residual(bytes))
 }
 
 /// The contents of the files that a manifest names.
 pub(super) struct Content {
     pub levels: Vec<Option<Coreset>>,
     pub pending: Option<Segment>,
-    pub residual: Option<Quadratic>,
+    pub carried: Option<Carried>,
 }
 
 /// The directory of a state.
@@ -283,14 +283,14 @@ impl Directory {
         };
         let level =
             |named: &Option<Named>| named.as_ref().map(|named| read_coreset(&checked(named)?)).transpose();
-        let residual = |named: &Named| {
+        let carried = |named: &Named| {
             let path = checked(named)?;
             let bytes = fs::read(&path).map_err(|error| Error::io("read", &path, error))?;
-            residual_from(&bytes).ok_or_else(|| self.damaged(&path, "is damaged: it cannot be decoded"))
+            carried_from(&bytes).ok_or_else(|| self.damaged(&path, "is damaged: it cannot be decoded"))
         };
         Ok(Content {
             levels: manifest.levels.iter().map(level).collect::<Result<_>>()?,
-            residual: manifest.residual.as_ref().map(residual).transpose()?,
+            carried: manifest.residual.as_ref().map(carried).transpose()?,
             pending: manifest.pending.as_ref().map(|named| read_rows(&checked(named)?)).transpose()?,
         })
     }
@@ -313,9 +313,9 @@ impl Directory {
         self.write(format!("level-{level:02}-{blocks:012}.parquet"), |output| write_coreset(coreset, output))
     }
 
-    /// Writes the residual after block number `blocks`.
-    pub fn write_residual(&self, blocks: u64, residual: &Quadratic) -> Result<Named> {
-        let bytes = residual_bytes(residual)?;
+    /// Writes what the tree carries after block number `blocks`.
+    pub fn write_carried(&self, blocks: u64, carried: &Carried) -> Result<Named> {
+        let bytes = carried_bytes(carried)?;
         self.write(format!("remainder-{blocks:012}.bin"), |output| output.write(&bytes))
     }
 

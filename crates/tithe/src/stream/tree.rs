@@ -12,7 +12,9 @@
 //! held at that moment, residual included, which moves less and less as rows arrive. Errors are measured in the metric of
 //! the same posterior, because that is where they will matter.
 
+use faer::Mat;
 use rand::Rng as _;
+use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, Remedy, Result, Setting};
 use crate::base::progress::Observer;
@@ -21,13 +23,14 @@ use crate::coreset::build::{BuildSettings, Built, build_task};
 use crate::coreset::calibration::task::Task;
 use crate::coreset::merge::{Quiet, compress, union};
 use crate::coreset::selection::Size;
-use crate::coreset::{Composition, Coreset};
+use crate::coreset::{Composition, Coreset, Movement};
 use crate::data::block::{Field, Segment};
 use crate::data::points::Points;
 use crate::data::source::memory::Columns;
 use crate::data::table::{Roles, Table};
 use crate::encoding::Encoding;
 use crate::engine::{EngineSettings, LocalEngine, Missing};
+use crate::model::Gaussian;
 use crate::model::newton::mode_of_points;
 use crate::model::quadratic::Quadratic;
 
@@ -82,6 +85,41 @@ impl Rows {
     }
 }
 
+/// What a tree carries from step to step besides its coresets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Carried {
+    /// The log-likelihood of all rows minus that of the coresets, near the mode.
+    pub residual: Quadratic,
+    /// Where the posterior was earlier.
+    pub checkpoint: Option<Checkpoint>,
+}
+
+/// The posterior of everything that was held when the number of blocks was last a power of two.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// The number of blocks.
+    pub blocks: u64,
+    /// The mass of their rows.
+    mass: f64,
+    /// The posterior's mode.
+    mode: Vec<f64>,
+    /// Its precision, row by row; row `i` has the entries `j ≤ i`.
+    precision: Vec<f64>,
+    /// The largest movement of the mode in relation to its trust radius, since this block or before.
+    pub movement: Option<Movement>,
+}
+
+impl Checkpoint {
+    fn posterior(&self) -> Option<Gaussian> {
+        let dim = self.mode.len();
+        let entry = |i: usize, j: usize| {
+            let (i, j) = (i.max(j), i.min(j));
+            self.precision.get(i * (i + 1) / 2 + j).copied().unwrap_or(f64::NAN)
+        };
+        Gaussian::from_precision(self.mode.clone(), Mat::from_fn(dim, dim, entry))
+    }
+}
+
 /// The coresets of a stream, at most one per level.
 #[derive(Clone, Debug)]
 pub struct Tree {
@@ -90,6 +128,8 @@ pub struct Tree {
     blocks: u64,
     /// The log-likelihood of all rows minus that of the coresets, near the mode.
     residual: Option<Quadratic>,
+    /// Where the posterior was earlier.
+    checkpoint: Option<Checkpoint>,
     /// The fixed reference point, if there is one.
     pilot: Option<Vec<f64>>,
 }
@@ -100,12 +140,12 @@ impl Tree {
         Tree::with_levels(settings, Vec::new(), 0, None)
     }
 
-    /// The tree after `blocks` blocks, with its coresets and their residual.
+    /// The tree after `blocks` blocks, with its coresets and what it carries.
     pub fn with_levels(
         mut settings: TreeSettings,
         levels: Vec<Option<Coreset>>,
         blocks: u64,
-        residual: Option<Quadratic>,
+        carried: Option<Carried>,
     ) -> Result<Tree> {
         settings.build.check()?;
         if matches!(settings.build.size, Size::Kl { .. }) {
@@ -115,7 +155,11 @@ impl Tree {
         if let Some(first) = levels.iter().flatten().next() {
             settings.build.encoding.known = Some(first.encoding.clone());
         }
-        Ok(Tree { settings, levels, blocks, residual, pilot: None })
+        let (residual, checkpoint) = match carried {
+            Some(Carried { residual, checkpoint }) => (Some(residual), checkpoint),
+            None => (None, None),
+        };
+        Ok(Tree { settings, levels, blocks, residual, checkpoint, pilot: None })
     }
 
     /// The number of blocks read so far.
@@ -128,9 +172,15 @@ impl Tree {
         &self.levels
     }
 
-    /// The log-likelihood of all rows minus that of the coresets, near the mode.
-    pub fn residual(&self) -> Option<&Quadratic> {
-        self.residual.as_ref()
+    /// What the tree carries from step to step.
+    pub fn carried(&self) -> Option<Carried> {
+        let residual = self.residual.clone()?;
+        Some(Carried { residual, checkpoint: self.checkpoint.clone() })
+    }
+
+    /// The largest movement of the posterior's mode in relation to its trust radius.
+    pub fn movement(&self) -> Option<Movement> {
+        self.checkpoint.as_ref().and_then(|checkpoint| checkpoint.movement)
     }
 
     /// Uses an encoding that was learnt elsewhere.
@@ -148,30 +198,56 @@ impl Tree {
     /// # Errors
     /// If the rows cannot be used; the tree is then unchanged.
     pub fn push(&mut self, rows: Rows, observer: &dyn Observer) -> Result<Vec<Option<(f64, f64)>>> {
-        let Built { coreset, moments, mut residual, .. } = self.leaf(rows, observer)?;
+        let Built { coreset, moments, mut residual, mut held, .. } = self.leaf(rows, observer)?;
         let encoding = coreset.encoding.clone();
         if self.settings.reference == ReferencePoint::First && self.pilot.is_none() {
             let points = coreset.points()?;
-            let prior_precision = vec![self.settings.build.prior_scale.powi(-2); points.dim()];
+            let names = encoding.distinct_names()?;
+            let priors = self.settings.build.priors.priors(&names, encoding.intercept)?;
+            let prior_precision = priors.normal_precisions();
             self.pilot = Some(mode_of_points(&points, &prior_precision, vec![0.0; points.dim()])?.mode);
         }
         let mut carried = coreset;
         let mut level = 0;
-        while let Some(Some(held)) = self.levels.get(level) {
-            let both = union(vec![held.clone(), carried])?;
+        while let Some(Some(before)) = self.levels.get(level) {
+            let both = union(vec![before.clone(), carried])?;
             level += 1;
             let node = Node { level: level as u64, index: self.blocks >> level };
             let others = self.others(self.levels.iter().skip(level))?;
             let task = self.task(others.as_ref(), residual.as_ref());
-            (carried, residual) = compress(both, &self.node(node), &task, self.settings.threads, observer)?;
+            let made = compress(both, &self.node(node), &task, self.settings.threads, observer)?;
+            (carried, residual, held) = (made.coreset, made.residual, made.held.or(held));
         }
         self.levels.resize(self.levels.len().max(level + 1), None);
         self.levels[..level].fill(None);
         self.levels[level] = Some(carried);
         self.residual = residual;
         self.blocks += 1;
+        if let Some(held) = held {
+            self.note_movement(&held);
+        }
         self.settings.build.encoding.known.get_or_insert(encoding);
         Ok(moments)
+    }
+
+    /// Compares the posterior of everything that is held with the one at the last checkpoint, and makes a new checkpoint if the
+    /// number of blocks is a power of two.
+    fn note_movement(&mut self, held: &Gaussian) {
+        let mass: f64 = self.levels.iter().flatten().map(|coreset| coreset.provenance.mass).sum();
+        let since = |before: &Checkpoint| {
+            let movement = Movement::since(&before.posterior()?, before.mass / mass, held.mean());
+            Some(before.movement.map_or(movement, |earlier| earlier.larger(movement)))
+        };
+        let movement = self.checkpoint.as_ref().and_then(since);
+        if self.blocks.is_power_of_two() {
+            let precision = held.precision();
+            let rows = 0..held.dim();
+            let precision = rows.flat_map(|i| (0..=i).map(move |j| precision[(i, j)])).collect();
+            let (blocks, mode) = (self.blocks, held.mean().to_vec());
+            self.checkpoint = Some(Checkpoint { blocks, mass, mode, precision, movement });
+        } else if let Some(checkpoint) = &mut self.checkpoint {
+            checkpoint.movement = movement;
+        }
     }
 
     /// The coreset of everything so far, and of `pending` rows that do not fill a block yet.
@@ -194,9 +270,12 @@ impl Tree {
                 // A single block was built alone, and its residual cannot be compensated by the same rows.
                 let carried = residual.as_ref().filter(|_| !is_one_block);
                 let task = self.pilot.as_deref().map_or_else(|| Task::last_step(carried), Task::at);
-                compress(all, &node, &task, self.settings.threads, observer)?.0
+                compress(all, &node, &task, self.settings.threads, observer)?.coreset
             }
         };
+        if let Some(composition) = &mut coreset.provenance.composition {
+            composition.movement = self.movement();
+        }
         // The provenance states the user's request, not the share of this node.
         (coreset.provenance.size, coreset.provenance.seed) = (build.size, build.seed);
         Ok(coreset)
@@ -217,9 +296,9 @@ impl Tree {
         let node = self.node(Node { level: 0, index: self.blocks });
         let task = self.task(others.as_ref(), self.residual.as_ref());
         let mut built = build_task(&engine, &node, &task)?;
-        let facts = &mut built.coreset.provenance;
-        if task.is_step() {
-            let kl = if built.discarded_residual { None } else { task.composed_kl(Some(0.0), facts) };
+        if built.step_kl.is_some() {
+            let kl = built.composed_kl(Some(0.0));
+            let facts = &mut built.coreset.provenance;
             facts.composition = Some(Composition { kl, ..facts.composed() });
         }
         Ok(built)

@@ -62,8 +62,8 @@ pub enum Setting {
     ThetaStar,
     /// How the cluster centres are found.
     Centers,
-    /// The scale of the normal prior used for calibration.
-    PriorScale,
+    /// What a certificate compares.
+    Certificate,
     /// Whether equal rows become one row.
     Collapse,
     /// The coresets to merge.
@@ -166,7 +166,7 @@ names! {
     Radius = "radius",
     ThetaStar = "theta_star",
     Centers = "centers",
-    PriorScale = "prior_scale",
+    Certificate = "certificate",
     Collapse = "collapse",
     Parts = "parts",
     Seed = "seed",

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::error::Result;
 use crate::base::rng::{Purpose, Seed};
+use crate::coreset::calibration::pricing::pool_capacity;
 use crate::coreset::calibration::reference::Reference;
-use crate::coreset::calibration::task::{RankBy, Task};
+use crate::coreset::calibration::task::{Matching, RankBy, Task};
 use crate::coreset::kmeans::{Centers, Grouped, Grouping};
 use crate::coreset::sensitivity::{Bound, Distances};
 use crate::coreset::steps::Build;
@@ -18,7 +19,7 @@ use crate::engine::Engine;
 use crate::engine::pass::Pass;
 use crate::mode::evaluation::{EvaluatingCurvature, Evaluation};
 use crate::mode::search::Search;
-use crate::model::local_features::LocalMap;
+use crate::model::local_features::{LocalMap, RowSizes};
 use crate::reservoir::pool::{Pool, Race};
 
 /// A leverage above which a row is as good as certain to be kept: at most a few times D rows have more.
@@ -60,9 +61,9 @@ impl Ranking {
 }
 
 impl FirstRace {
-    /// For each row of a tile its value in the first race, and the norm of its local features.
-    fn shares_and_norms(&self, map: &LocalMap, tile: &Tile<'_>, buffers: &mut Buffers) -> (Lane, Lane) {
-        let (norms, mut shares) = map.norms_and_leverages(tile, &mut buffers.directions);
+    /// The rates of the rows of a tile.
+    fn rates(&self, map: &LocalMap, tile: &Tile<'_>, buffers: &mut Buffers) -> Rates {
+        let RowSizes { norms, leverages: mut shares, remainders } = map.sizes(tile, &mut buffers.directions);
         match self {
             FirstRace::Sensitivity(bound) => bound.shares(tile, &mut buffers.distances, &mut shares),
             FirstRace::Leverage { of_all } => {
@@ -71,8 +72,16 @@ impl FirstRace {
                 }
             }
         }
-        (shares, norms)
+        Rates { shares, norms, remainders }
     }
+}
+
+/// The rates of the rows of a tile in the races: the value in the first race, the norm of the local features, and the size of
+/// the remainder that these leave out.
+struct Rates {
+    shares: Lane,
+    norms: Lane,
+    remainders: Lane,
 }
 
 /// Memory for the intermediate results of a tile.
@@ -87,24 +96,26 @@ impl Buffers {
     }
 }
 
-/// Estimates of `Σ s_n` and `Σ w_n‖F_n‖` from the pilot.
+/// Estimates from the pilot of `Σ s_n`, of `Σ w_n‖F_n‖` and of the sum of the sizes of remainders.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Totals {
     shares: f64,
     norms: f64,
+    remainders: f64,
 }
 
 impl Totals {
     fn of(pilot: &Points, first: &FirstRace, map: &LocalMap) -> Totals {
         let mut buffers = Buffers::new(map.dim());
-        let mut totals = Totals { shares: 0.0, norms: 0.0 };
+        let mut totals = Totals { shares: 0.0, norms: 0.0, remainders: 0.0 };
         for tile in pilot.tiles() {
             // Rows of the data have weight 1 on average; the pilot's weight is the number of rows that each represents.
             let ones = Tile { w: &Lane::of(1.0), ..tile };
-            let (shares, norms) = first.shares_and_norms(map, &ones, &mut buffers);
+            let rates = first.rates(map, &ones, &mut buffers);
             for r in 0..tile.len {
-                totals.shares += tile.w[r] * shares[r];
-                totals.norms += tile.w[r] * norms[r];
+                totals.shares += tile.w[r] * rates.shares[r];
+                totals.norms += tile.w[r] * rates.norms[r];
+                totals.remainders += tile.w[r] * rates.remainders[r];
             }
         }
         totals
@@ -117,28 +128,41 @@ pub(crate) struct Candidates {
     pub pool: Pool,
     /// The mean sensitivity bound `Σ s_n`, where rows rank by it.
     pub mean_bound: Option<f64>,
+    /// Rows that check the coreset: a probability sample of its own, so that the rows of a coreset are not their own check.
+    pub sample: Pool,
     rows: RowSet,
 }
 
+/// How many rows check a coreset.
+const SAMPLE: usize = 4096;
+
 impl Candidates {
-    /// One pass that keeps about `capacity` candidates for each of the two races.
+    /// One pass that keeps the candidates for a coreset of `size` rows, and rows that check it if it is to be certified.
     pub fn find(
         build: &Build<'_, impl Engine>,
         ranking: &Ranking,
         reference: &Reference,
-        capacity: usize,
+        matching: Matching,
+        size: usize,
     ) -> Result<Candidates> {
+        // Both races of the sample go by the same rates, so they are one race of twice the rate.
+        let (capacity, sample) = match matching {
+            Matching::Certified => (pool_capacity(size, build.learnt.encoding.dim()), SAMPLE / 2),
+            Matching::Approximate => (size, 0),
+        };
         let mut pooled = build.run(Pooling {
             encoding: Cow::Borrowed(&build.learnt.encoding),
             first: ranking.first.clone(),
             map: Cow::Borrowed(&reference.map),
             capacity,
+            sample,
             totals: ranking.totals,
             seed: build.settings.seed,
         })?;
         let is_bound = matches!(ranking.first, FirstRace::Sensitivity(_));
         let rows = pooled.take_rows();
-        Ok(Candidates { pool: pooled.race.finish(), mean_bound: is_bound.then_some(pooled.shares), rows })
+        let mean_bound = is_bound.then_some(pooled.shares);
+        Ok(Candidates { pool: pooled.race.finish(), mean_bound, sample: pooled.sample.finish(), rows })
     }
 
     /// The candidates at these ascending positions of the data, in the user's units.
@@ -159,6 +183,8 @@ pub(crate) struct Pooling<'a> {
     first: FirstRace,
     map: Cow<'a, LocalMap>,
     capacity: usize,
+    /// Rows that each race of the sample keeps; 0 for no sample.
+    sample: usize,
     totals: Totals,
     seed: Seed,
 }
@@ -167,6 +193,8 @@ pub(crate) struct Pooling<'a> {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Pooled {
     race: Race,
+    /// The rows that check the coreset, as points only.
+    sample: Race,
     /// The rows in the race in the user's units, in order; some of them may have been beaten since.
     rows: Vec<RowSet>,
     /// `Σ s_n`.
@@ -202,21 +230,30 @@ impl Pass for Pooling<'_> {
         let encoder = self.encoding.encoder(block)?;
         let mut race = Race::with_totals(self.capacity, self.totals.shares, self.totals.norms);
         let mut rng = self.seed.stream(Purpose::Pool, block.stream);
+        let mut sample = Race::with_totals(self.sample, self.totals.remainders, self.totals.remainders);
+        let mut sample_rng = self.seed.stream(Purpose::Check, block.stream);
         let mut total = 0.0;
         for t in 0..encoder.tiles() {
             let tile = encoder.tile(t, &mut worker.scratch);
-            let (shares, norms) = self.first.shares_and_norms(&self.map, &tile, &mut worker.buffers);
-            race.enter(&tile, &shares, &norms, |r| block.position(t * TILE + r), &mut rng);
+            let Rates { shares, norms, remainders } = self.first.rates(&self.map, &tile, &mut worker.buffers);
+            let position = |r| block.position(t * TILE + r);
+            race.enter(&tile, &shares, &norms, position, &mut rng);
+            if self.sample > 0 {
+                let mut weighted = remainders;
+                weighted.iter_mut().zip(tile.w.iter()).for_each(|(size, w)| *size *= w);
+                sample.enter(&tile, &weighted, &weighted, position, &mut sample_rng);
+            }
             total += shares.iter().sum::<f64>();
         }
         let rows: Vec<usize> =
             race.positions().into_iter().filter_map(|position| block.find(position)).collect();
         let rows = if rows.is_empty() { Vec::new() } else { vec![RowSet::copy(block, &rows)] };
-        Ok(Pooled { race, rows, shares: total })
+        Ok(Pooled { race, sample, rows, shares: total })
     }
 
     fn merge(&self, state: &mut Pooled, next: Pooled) {
         state.race.merge(next.race);
+        state.sample.merge(next.sample);
         state.rows.extend(next.rows);
         // Both races together keep half as many rows at most, of however many blocks.
         let held = state.rows.iter().map(RowSet::len).sum::<usize>();
@@ -228,6 +265,7 @@ impl Pass for Pooling<'_> {
 
     fn relocate(&self, state: &mut Pooled, place: &dyn Fn(u64) -> u64) {
         state.race.relocate(place);
+        state.sample.relocate(place);
         state.rows.iter_mut().for_each(|rows| rows.relocate(place));
     }
 }
@@ -310,7 +348,8 @@ mod tests {
             first: FirstRace::Leverage { of_all: 1.0 },
             map: Cow::Owned(LocalMap::new(vec![0.0], Mat::<f64>::identity(1, 1).as_ref()).expect("a map")),
             capacity: 5,
-            totals: Totals { shares: 0.0, norms: 0.0 },
+            sample: 0,
+            totals: Totals { shares: 0.0, norms: 0.0, remainders: 0.0 },
             seed: Seed(1),
         };
         // A row's value is its position.

@@ -1,4 +1,7 @@
-//! The certificate: how far a coreset's posterior is from the full data's, both taken as Gaussian approximations.
+//! The certificate: how far a coreset's posterior is from the full data's.
+//!
+//! The verdict goes by [draws](crate::coreset::calibration::check) from the coreset's posterior. The comparison of the normal
+//! approximations at the two modes costs nothing, and says which directions a coreset misses.
 //!
 //! The full data's maximum `θ̂` and Hessian `H` are known from the Newton passes; the coreset's own are a few Newton steps over
 //! its few rows. So this is the KL of the two normal approximations itself, not a prediction of it:
@@ -12,8 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::data::points::Points;
+use crate::mcmc::discrepancy::Discrepancy;
 use crate::model::Gaussian;
-use crate::model::divergence::{GOOD, INDISTINGUISHABLE};
+use crate::model::divergence::Threshold;
 use crate::model::newton::mode_of_points;
 
 /// A whitened eigenvalue below this is a direction that the coreset misses: it retains less than half of the information.
@@ -33,10 +37,12 @@ pub struct Deficiency {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Verdict {
-    /// KL below 0.01.
+    /// At draws the KL is at most 0.01 and no mean is more than 0.05 standard deviations off.
     Indistinguishable,
-    /// KL below 0.5, no direction missing.
+    /// At draws the KL is at most 0.05 and no mean is more than 0.1 standard deviations off.
     Good,
+    /// The normal approximations are close, but the posteriors were not compared at draws.
+    NotVerified,
     /// More rows are needed.
     TooSmall {
         /// A size worth trying.
@@ -44,10 +50,45 @@ pub enum Verdict {
     },
 }
 
+/// What the full data's log-likelihood at the draws is known from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
+pub enum Evidence {
+    /// All rows, in a pass of its own.
+    AllRows,
+    /// Value, gradient and Hessian of all rows, and a probability sample of rows for the rest.
+    SampledRows,
+}
+
+/// A comparison with the full data's posterior at draws.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
+pub struct ByDraws {
+    /// How far the posteriors are from each other.
+    #[serde(flatten)]
+    pub discrepancy: Discrepancy,
+    /// What the full data's log-likelihood is known from.
+    pub evidence: Evidence,
+}
+
 /// How far the coreset's posterior is from the full data's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Certificate {
+    /// The comparison of the normal approximations at the two modes.
+    #[serde(flatten)]
+    pub normal: NormalComparison,
+    /// The comparison at draws; `None` if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_draws: Option<ByDraws>,
+    verdict: Verdict,
+}
+
+/// How far the normal approximations of two posteriors are from each other, at the modes of both.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
+pub struct NormalComparison {
     /// KL from the coreset's posterior to the full data's, in nats, both Gaussian approximations.
     pub kl: f64,
     /// `‖Aw − b‖²`: the same to second order, before the coreset's own maximum is sought.
@@ -60,8 +101,6 @@ pub struct Certificate {
     pub information: (f64, f64),
     /// The directions that the coreset misses.
     pub deficiencies: Vec<Deficiency>,
-    /// The verdict.
-    pub verdict: Verdict,
 }
 
 /// Which weights were kept.
@@ -76,26 +115,57 @@ pub enum Guard {
 impl Guard {
     /// Keeps calibrated weights only where the certificate improves.
     pub fn decide(calibrated: &Certificate, reference: &Certificate) -> Guard {
-        if calibrated.kl <= reference.kl { Guard::Calibrated } else { Guard::Reference }
+        if calibrated.normal.kl <= reference.normal.kl { Guard::Calibrated } else { Guard::Reference }
     }
 }
 
 impl Certificate {
+    /// The verdict. Files of earlier versions have one by normal approximations, which is not enough to praise a coreset.
+    pub fn verdict(&self) -> Verdict {
+        match self.verdict {
+            Verdict::Indistinguishable | Verdict::Good if self.by_draws.is_none() => Verdict::NotVerified,
+            verdict => verdict,
+        }
+    }
+
+    /// The KL, in nats: by draws if the posteriors were compared at draws, or else that of the normal approximations.
+    pub fn kl(&self) -> f64 {
+        self.by_draws.as_ref().map_or(self.normal.kl, |by_draws| by_draws.discrepancy.kl)
+    }
+
+    /// The largest error of a posterior mean, in standard deviations, by the same comparison.
+    pub fn largest_mean_error(&self) -> f64 {
+        match &self.by_draws {
+            Some(by_draws) => by_draws.discrepancy.largest_mean_error(),
+            None => self.normal.mean_shifts.iter().fold(0.0, |largest, shift| shift.abs().max(largest)),
+        }
+    }
+
+    /// The smallest and largest ratio of standard deviations, by the same comparison.
+    pub fn sd_ratio_range(&self) -> (f64, f64) {
+        let ratios = match &self.by_draws {
+            Some(by_draws) => &by_draws.discrepancy.sd_ratios,
+            None => &self.normal.sd_ratios,
+        };
+        ratios.iter().fold((f64::INFINITY, 0.0), |(low, high), &ratio| (ratio.min(low), ratio.max(high)))
+    }
+
     /// True if the KL is at most `kl` and the coreset misses no direction.
     pub fn meets(&self, kl: f64) -> bool {
-        self.kl <= kl && self.deficiencies.is_empty()
+        self.kl() <= kl && self.normal.deficiencies.is_empty()
     }
 
-    /// The largest shift of a mean, in posterior standard deviations.
-    pub fn largest_shift(&self) -> f64 {
-        self.mean_shifts.iter().fold(0.0, |largest, shift| shift.abs().max(largest))
-    }
-
-    /// The smallest and largest ratio of standard deviations.
-    pub fn sd_ratio_range(&self) -> (f64, f64) {
-        self.sd_ratios
-            .iter()
-            .fold((f64::INFINITY, 0.0), |(low, high), &ratio| (ratio.min(low), ratio.max(high)))
+    /// The same with a comparison at draws, which decides the verdict; the coreset has `rows` rows.
+    pub(crate) fn with_draws(self, by_draws: ByDraws, rows: usize) -> Certificate {
+        let found = &by_draws.discrepancy;
+        let verdict = verdict(
+            found.kl,
+            found.largest_mean_error(),
+            found.is_reliable() && self.normal.deficiencies.is_empty(),
+            self.normal.mean_shifts.len(),
+            rows,
+        );
+        Certificate { by_draws: Some(by_draws), verdict, ..self }
     }
 
     #[doc(hidden)]
@@ -175,8 +245,10 @@ fn compare(own: &Gaussian, full: &Gaussian, rows: usize, predicted_kl: Option<f6
     deficiencies.sort_by(|a, b| a.information.total_cmp(&b.information));
     let information =
         values.iter().fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), &e| (e.min(low), e.max(high)));
-    let verdict = verdict(kl, deficiencies.len(), dim, rows);
-    Ok(Certificate { kl, predicted_kl, mean_shifts, sd_ratios, information, deficiencies, verdict })
+    let normal = NormalComparison { kl, predicted_kl, mean_shifts, sd_ratios, information, deficiencies };
+    let largest = normal.mean_shifts.iter().fold(0.0, |largest: f64, shift| shift.abs().max(largest));
+    let verdict = verdict(kl, largest, normal.deficiencies.is_empty(), dim, rows);
+    Ok(Certificate { normal, by_draws: None, verdict })
 }
 
 /// The coefficients that make up nine tenths of a direction's square, the largest first.
@@ -196,15 +268,15 @@ fn loadings(direction: impl Iterator<Item = f64>) -> Vec<(usize, f64)> {
     loadings
 }
 
-fn verdict(kl: f64, deficient: usize, dim: usize, rows: usize) -> Verdict {
-    if kl <= INDISTINGUISHABLE {
+fn verdict(kl: f64, mean_error: f64, is_reliable: bool, dim: usize, rows: usize) -> Verdict {
+    if is_reliable && Threshold::INDISTINGUISHABLE.admits(kl, mean_error) {
         Verdict::Indistinguishable
-    } else if kl <= GOOD && deficient == 0 {
+    } else if is_reliable && Threshold::GOOD.admits(kl, mean_error) {
         Verdict::Good
     } else {
         // A rule of thumb: half as many rows again, doubled for every factor of 10 that the KL is too large, and never fewer
         // than ten for each coefficient.
-        let decades = (kl / GOOD).log10().clamp(0.0, 2.0);
+        let decades = (kl / Threshold::GOOD.kl).log10().clamp(0.0, 2.0);
         let wanted = rows as f64 * 1.5 * 2f64.powf(decades);
         let wanted = wanted.max(10.0 * dim as f64);
         let unit = 10f64.powf(wanted.log10().floor() - 1.0).max(1.0);
@@ -250,9 +322,9 @@ mod tests {
     fn the_data_themselves_are_indistinguishable_from_themselves() {
         let points = data(2000);
         let certificate = Certificate::new(&points, &full(&points), &PRIOR, None).expect("a certificate");
-        assert!(certificate.kl.abs() < 1e-12, "{}", certificate.kl);
-        assert_eq!(certificate.verdict, Verdict::Indistinguishable);
-        assert!(certificate.deficiencies.is_empty());
+        assert!(certificate.normal.kl.abs() < 1e-12, "{}", certificate.normal.kl);
+        assert_eq!(certificate.verdict(), Verdict::NotVerified);
+        assert!(certificate.normal.deficiencies.is_empty());
     }
 
     #[test]
@@ -267,10 +339,14 @@ mod tests {
         let square = 3.0 * shift[0] * shift[0] - 0.8 * shift[0] * shift[1] + 0.7 * shift[1] * shift[1];
         let expected = 0.5 * (trace - 2.0 + square + (det_own / det_full).ln());
         let certificate = compare(&own, &full, 10, None).expect("a certificate");
-        assert!((certificate.kl - expected).abs() < 1e-13, "{} against {expected}", certificate.kl);
+        assert!(
+            (certificate.normal.kl - expected).abs() < 1e-13,
+            "{} against {expected}",
+            certificate.normal.kl
+        );
         let sd = (0.7 / det_full).sqrt();
-        assert!((certificate.mean_shifts[0] - 0.2 / sd).abs() < 1e-13);
-        assert!((certificate.sd_ratios[0] - (1.0 / det_own).sqrt() / sd).abs() < 1e-13);
+        assert!((certificate.normal.mean_shifts[0] - 0.2 / sd).abs() < 1e-13);
+        assert!((certificate.normal.sd_ratios[0] - (1.0 / det_own).sqrt() / sd).abs() < 1e-13);
     }
 
     #[test]
@@ -281,12 +357,12 @@ mod tests {
             robbed.push(&points.row(n), 5000.0 / 4900.0);
         }
         let certificate = Certificate::new(&robbed, &full(&points), &PRIOR, None).expect("a certificate");
-        assert_eq!(certificate.deficiencies.len(), 1);
-        let (coefficient, loading) = certificate.deficiencies[0].coefficients[0];
+        assert_eq!(certificate.normal.deficiencies.len(), 1);
+        let (coefficient, loading) = certificate.normal.deficiencies[0].coefficients[0];
         assert_eq!(coefficient, 2);
         assert!(loading > 0.8, "{loading}");
-        assert!(certificate.kl > 1.0, "{}", certificate.kl);
-        assert!(matches!(certificate.verdict, Verdict::TooSmall { try_size } if try_size > robbed.len()));
+        assert!(certificate.normal.kl > 1.0, "{}", certificate.normal.kl);
+        assert!(matches!(certificate.verdict(), Verdict::TooSmall { try_size } if try_size > robbed.len()));
     }
 
     /// A direction with almost no information, down to the level of rounding.
@@ -298,9 +374,13 @@ mod tests {
             let precision = Mat::from_fn(3, 3, |i, j| if i == j { diagonal[i] } else { 0.0 });
             let certificate =
                 compare(&gaussian(vec![0.0; 3], precision), &full, 100, None).expect("a certificate");
-            assert!(certificate.kl > 1e12 && certificate.kl.is_finite(), "{least}: {}", certificate.kl);
-            assert!(matches!(certificate.verdict, Verdict::TooSmall { .. }), "{least}");
-            assert_eq!(certificate.deficiencies.len(), 1);
+            assert!(
+                certificate.normal.kl > 1e12 && certificate.normal.kl.is_finite(),
+                "{least}: {}",
+                certificate.normal.kl
+            );
+            assert!(matches!(certificate.verdict(), Verdict::TooSmall { .. }), "{least}");
+            assert_eq!(certificate.normal.deficiencies.len(), 1);
         }
     }
 

@@ -2,33 +2,43 @@
 
 use std::ops::Range;
 
+use faer::Mat;
+
 use crate::base::error::Result;
-use crate::base::rng::Seed;
 use crate::coreset::CalibrationFacts;
-use crate::coreset::calibration::certificate::{Certificate, Guard};
-use crate::coreset::calibration::pricing::{CalibrationSettings, approximate, calibrate, pool_capacity};
+use crate::coreset::calibration::certificate::{ByDraws, Certificate, Guard};
+use crate::coreset::calibration::check::Checked;
+use crate::coreset::calibration::pricing::{CalibrationSettings, approximate, calibrate};
 use crate::coreset::calibration::reference::Reference;
-use crate::coreset::calibration::task::Matching;
+use crate::coreset::settings::BuildSettings;
 use crate::data::points::Points;
+use crate::model::local_features::{LocalFeatures, LocalSum};
 use crate::reservoir::pool::Pool;
 
-impl Matching {
-    /// How many candidates each ranking of the pool keeps for a coreset of `size` rows.
-    pub fn candidates(self, size: usize, dim: usize) -> usize {
-        match self {
-            Matching::Certified => pool_capacity(size, dim),
-            Matching::Approximate => size,
-        }
+/// What the weights of rows from a pool have to match.
+#[derive(Clone)]
+pub(crate) struct Targets {
+    /// The rows of the pool.
+    pub points: Points,
+    /// Their features.
+    pub features: LocalFeatures,
+    /// The sum of features that the weighted rows should have.
+    pub sum: LocalSum,
+}
+
+impl Targets {
+    /// Gradient and Hessian at the reference parameter.
+    pub fn second_order(pool: &Pool, reference: &Reference) -> Targets {
+        let points = pool.points();
+        Targets { features: reference.map.features(&points), points, sum: reference.target.clone() }
     }
 
-    /// Rows of the pool and their weights.
-    pub fn choose(self, pool: &Pool, reference: &Reference, size: usize, seed: Seed) -> Result<Choice> {
-        match self {
-            Matching::Certified => choose_certified(pool, reference, size, seed),
-            Matching::Approximate => {
-                let chosen = approximate(pool, &reference.map, &reference.target, size);
-                Ok(Choice::new(pool, &chosen.rows, &chosen.weights, size, None))
-            }
+    /// The same with further features of every row, and their sums.
+    pub fn with_panel(self, features: Mat<f64>, sum: Vec<f64>) -> Targets {
+        Targets {
+            features: self.features.with_panel(features),
+            sum: self.sum.with_panel(sum),
+            points: self.points,
         }
     }
 }
@@ -57,66 +67,91 @@ impl Choice {
         Choice { size, positions, points: pool_points(pool, rows, weights), facts }
     }
 
-    /// True if the certificate shows at most this KL; what has no certificate is not asked.
-    pub fn meets(&self, target_kl: f64) -> bool {
-        self.facts.as_ref().is_none_or(|facts| facts.certificate.meets(target_kl))
+    /// The KL of the certificate; infinite without one, or if the rows miss a direction.
+    pub fn kl(&self) -> f64 {
+        let complete = self.facts.as_ref().filter(|facts| facts.certificate.normal.deficiencies.is_empty());
+        complete.map_or(f64::INFINITY, |facts| facts.certificate.kl())
+    }
+
+    /// Adds a comparison at draws to the certificate.
+    pub fn certify(&mut self, by_draws: ByDraws) {
+        let rows = self.points.len();
+        if let Some(facts) = &mut self.facts {
+            facts.certificate = facts.certificate.clone().with_draws(by_draws, rows);
+        }
     }
 }
 
-/// The rows whose weights, as near to the selection's as possible, match the reference best.
-fn choose_certified(pool: &Pool, reference: &Reference, size: usize, seed: Seed) -> Result<Choice> {
-    let settings = CalibrationSettings::default();
-    let calibrated = calibrate(pool, &reference.map, &reference.target, size, seed, &settings);
-    let certify = |rows: &[usize], weights: &[f64], predicted: Option<f64>| {
-        let points = pool_points(pool, rows, weights);
-        Certificate::new(&points, &reference.posterior, &reference.prior_precision, predicted)
-    };
-    let after = certify(&calibrated.rows, &calibrated.weights, Some(calibrated.predicted));
-
-    // The guard: calibrated weights are kept only if they are better than the selection's own.
-    let selected = pool.first(size);
-    let selection_weights: Vec<f64> = {
-        let weights = pool.reference_weights(size);
-        selected.iter().map(|&p| weights[p]).collect()
-    };
-    let before = certify(&selected, &selection_weights, None);
-    let (rows, weights, certificate, guard) = match (after, before) {
-        (Ok(after), Ok(before)) if Guard::decide(&after, &before) == Guard::Reference => {
-            (selected, selection_weights, before, Guard::Reference)
-        }
-        (Ok(after), _) => (calibrated.rows, calibrated.weights, after, Guard::Calibrated),
-        (Err(_), before) => (selected, selection_weights, before?, Guard::Reference),
-    };
-    let facts = CalibrationFacts {
-        certificate,
-        guard,
-        prior_scale: reference.prior_scale,
-        pool: pool.len(),
-        rounds: calibrated.rounds,
-    };
-    Ok(Choice::new(pool, &rows, &weights, size, Some(facts)))
+/// The first rows of the pool, with weights that come near to the targets: for one of many steps, each of which compensates
+/// the residual of those before it.
+pub(crate) fn choose_approximately(pool: &Pool, targets: &Targets, size: usize) -> Choice {
+    let chosen = approximate(pool, &targets.features, &targets.sum, size);
+    Choice::new(pool, &chosen.rows, &chosen.weights, size, None)
 }
 
-/// The choice with the fewest rows that meets a target KL, to within a quarter; `None` if every size in the range misses it.
-pub(crate) fn fewest_rows(
-    pool: &Pool,
-    reference: &Reference,
-    sizes: Range<usize>,
-    seed: Seed,
-    target_kl: f64,
-) -> Result<Option<Choice>> {
-    // There must be at least as many rows as coefficients.
-    let (mut missed, mut enough) = (sizes.start.max(reference.prior_precision.len()), sizes.end);
-    let mut best = None;
-    while enough > missed + 1 && 4 * enough > 5 * missed {
-        let size = ((missed as f64 * enough as f64).sqrt() as usize).clamp(missed + 1, enough - 1);
-        match choose_certified(pool, reference, size, seed) {
-            Ok(choice) if choice.meets(target_kl) => (enough, best) = (size, Some(choice)),
-            Err(error) if !error.is_numerical() => return Err(error),
-            _ => missed = size,
+/// Chooses rows from a pool.
+pub(crate) struct Chooser<'a> {
+    pub pool: &'a Pool,
+    pub reference: &'a Reference,
+    pub settings: &'a BuildSettings,
+}
+
+impl Chooser<'_> {
+    /// At most `size` rows whose weights, as near to the selection's as possible, match the targets best.
+    pub fn choose(&self, targets: &Targets, size: usize) -> Result<Choice> {
+        let Chooser { pool, reference, .. } = *self;
+        let settings = CalibrationSettings::default();
+        let calibrated =
+            calibrate(pool, &targets.features, &targets.sum, size, self.settings.seed, &settings);
+        let certify = |rows: &[usize], weights: &[f64], predicted: Option<f64>| {
+            let points = pool_points(pool, rows, weights);
+            Certificate::new(&points, &reference.posterior, &reference.prior_precision, predicted)
+        };
+        let after = certify(&calibrated.rows, &calibrated.weights, Some(calibrated.predicted));
+
+        // The guard: calibrated weights are kept only if they are better than the selection's own.
+        let selected = pool.first(size);
+        let selection_weights: Vec<f64> = {
+            let weights = pool.reference_weights(size);
+            selected.iter().map(|&p| weights[p]).collect()
+        };
+        let before = certify(&selected, &selection_weights, None);
+        let (rows, weights, certificate, guard) = match (after, before) {
+            (Ok(after), Ok(before)) if Guard::decide(&after, &before) == Guard::Reference => {
+                (selected, selection_weights, before, Guard::Reference)
+            }
+            (Ok(after), _) => (calibrated.rows, calibrated.weights, after, Guard::Calibrated),
+            (Err(_), before) => (selected, selection_weights, before?, Guard::Reference),
+        };
+        let facts = CalibrationFacts {
+            certificate,
+            guard,
+            priors: self.settings.priors.clone(),
+            pool: pool.len(),
+            rounds: calibrated.rounds,
+        };
+        Ok(Choice::new(pool, &rows, &weights, size, Some(facts)))
+    }
+
+    /// The choice with the fewest rows that meets a target KL, to within a twentieth; `enough`, which meets it, if every other
+    /// size in the range misses it.
+    pub fn fewest_rows(&self, enough: Checked, sizes: Range<usize>, target_kl: f64) -> Result<Checked> {
+        // There must be at least as many rows as coefficients.
+        let (mut missed, mut size) = (sizes.start.max(self.reference.prior_precision.len()), sizes.end);
+        let mut best = None;
+        while size > missed + 1 && 20 * size > 21 * missed {
+            let fewer = ((missed as f64 * size as f64).sqrt() as usize).clamp(missed + 1, size - 1);
+            match self.choose(&enough.targets, fewer) {
+                Ok(choice) if enough.kl_of(&choice)? <= target_kl => (size, best) = (fewer, Some(choice)),
+                Err(error) if !error.is_numerical() => return Err(error),
+                _ => missed = fewer,
+            }
+        }
+        match best {
+            Some(choice) => enough.with_choice(choice),
+            None => Ok(enough),
         }
     }
-    Ok(best)
 }
 
 fn pool_points(pool: &Pool, rows: &[usize], weights: &[f64]) -> Points {

@@ -14,9 +14,11 @@
 
 pub(crate) mod candidates;
 pub mod certificate;
+pub(crate) mod check;
 pub(crate) mod choice;
 mod cholesky;
 pub mod nearest_weights;
+pub(crate) mod panel;
 pub mod pricing;
 pub(crate) mod reference;
 pub(crate) mod task;
@@ -25,9 +27,10 @@ use std::borrow::Cow;
 
 use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::coreset::calibration::candidates::{Candidates, Ranking, group_and_evaluate};
-use crate::coreset::calibration::choice::{Choice, fewest_rows};
-use crate::coreset::calibration::reference::{Reference, prior_precision};
-use crate::coreset::calibration::task::Task;
+use crate::coreset::calibration::check::Checker;
+use crate::coreset::calibration::choice::{Choice, Chooser};
+use crate::coreset::calibration::reference::Reference;
+use crate::coreset::calibration::task::{Matching, Task};
 use crate::coreset::selection::Size;
 use crate::coreset::steps::{Build, Selected, picked_points};
 use crate::data::points::Points;
@@ -44,12 +47,13 @@ const MOST_ROWS: usize = 20_000;
 /// Chooses rows by sensitivity and by what matters near the mode, and weights them so that gradient and Hessian of the
 /// log-likelihood at the full data's mode are the full data's own.
 pub(crate) fn calibrated_coreset(build: &mut Build<'_, impl Engine>, task: &Task<'_>) -> Result<Selected> {
-    let (learnt, seed) = (build.learnt, build.settings.seed);
-    let sizes = Sizes::new(build.settings.size, learnt)?;
+    let (learnt, settings) = (build.learnt, build.settings);
+    let sizes = Sizes::new(settings.size, learnt)?;
 
     // The rows that the survey picked are a pilot: the search for the full data's mode starts from theirs.
     let pilot = pilot_points(learnt)?;
-    let prior_precision = prior_precision(build.settings.prior_scale, learnt.encoding.dim());
+    let priors = settings.priors.priors(&learnt.encoding.distinct_names()?, learnt.encoding.intercept)?;
+    let prior_precision = priors.normal_precisions();
     let start = with_others(&pilot, task);
     let search = mode_search(build, task, &start, &prior_precision);
     build.lap("mode");
@@ -66,31 +70,36 @@ pub(crate) fn calibrated_coreset(build: &mut Build<'_, impl Engine>, task: &Task
     let mode = search?.mode(build.engine, evaluation)?;
     build.lap("mode");
 
-    let reference = Reference::new(build, task, mode)?;
+    let reference = Reference::new(build, task, priors, mode)?;
     let ranking = Ranking::new(task, &bounds.bound, &reference, &pilot);
 
     // Pool, weights and certificate; with a target KL, twice as many rows until it is met, and then as few as meet it.
     let (mut size, mut missed) = (sizes.first, 0);
-    let (candidates, mut choice) = loop {
-        let capacity = task.matching.candidates(size, learnt.encoding.dim());
-        let candidates = Candidates::find(build, &ranking, &reference, capacity)?;
+    let (candidates, choice, step_kl) = loop {
+        let candidates = Candidates::find(build, &ranking, &reference, task.matching, size)?;
         build.lap("selection");
-        let choice = task.matching.choose(&candidates.pool, &reference, size, seed)?;
-        build.lap("calibration");
         bounds.facts.mean_bound = candidates.mean_bound;
-        if sizes.are_met_by(&choice) {
-            break (candidates, choice);
+        let (sample, target_kl) = (&candidates.sample, sizes.target_kl);
+        let checker = Checker { build, task, reference: &reference, sample, target_kl };
+        if task.matching == Matching::Approximate {
+            let (choice, kl) = checker.check_step(&candidates.pool, size)?;
+            break (candidates, choice, Some(kl));
         }
-        (missed, size) = (size, sizes.after(&choice)?);
+        let chooser = Chooser { pool: &candidates.pool, reference: &reference, settings };
+        let checked = checker.check(&chooser, size)?;
+        if sizes.are_met_by(&checked.choice) {
+            let choice = match sizes.target_kl.is_finite() {
+                true => chooser.fewest_rows(checked, missed..size, sizes.target_kl)?.choice,
+                false => checked.choice,
+            };
+            break (candidates, choice, None);
+        }
+        build.lap("calibration");
+        (missed, size) = (size, sizes.after(&checked.choice)?);
         if let Some(exact) = build.exact_coreset(size as u64, &mut bounds)? {
             return Ok(exact);
         }
     };
-    if sizes.target_kl.is_finite()
-        && let Some(fewer) = fewest_rows(&candidates.pool, &reference, missed..size, seed, sizes.target_kl)?
-    {
-        choice = fewer;
-    }
     build.lap("calibration");
 
     let theta = reference.map.theta();
@@ -105,6 +114,8 @@ pub(crate) fn calibrated_coreset(build: &mut Build<'_, impl Engine>, task: &Task
         calibration: choice.facts,
         warning: None,
         residual: Some(residual),
+        step_kl,
+        held: Some(reference.posterior),
     })
 }
 
@@ -136,7 +147,7 @@ impl Sizes {
     }
 
     fn are_met_by(&self, choice: &Choice) -> bool {
-        self.target_kl.is_infinite() || choice.meets(self.target_kl)
+        self.target_kl.is_infinite() || choice.kl() <= self.target_kl
     }
 
     /// The size to try after one that missed the target.
@@ -144,14 +155,14 @@ impl Sizes {
         match &missed.facts {
             Some(facts) if missed.size >= self.most => {
                 let (size, target, best) = (missed.size, self.target_kl, &facts.certificate);
-                let missing = match best.deficiencies.len() {
+                let missing = match best.normal.deficiencies.len() {
                     0 => String::new(),
                     count => format!(", with too little information about {count} directions"),
                 };
                 Err(ErrorKind::Numerical {
                     what: format!(
                         "a KL of {target} was not reached: {size} rows reach {:.3e}{missing}",
-                        best.kl
+                        best.kl()
                     ),
                     help: Some(Help::from([
                         Remedy::choose("a larger", Setting::Kl),

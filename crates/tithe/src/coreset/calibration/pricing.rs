@@ -4,8 +4,7 @@ use rayon::prelude::*;
 
 use super::nearest_weights::{Weights, approximate_weights, nearest_weights};
 use crate::base::rng::{Purpose, Seed, open_unit};
-use crate::data::points::Points;
-use crate::model::local_features::{LocalMap, LocalSum};
+use crate::model::local_features::{LocalFeatures, LocalSum};
 use crate::reservoir::pool::Pool;
 
 /// Where weights alone can meet the target, nearness counts this much less: the target is then met exactly.
@@ -53,16 +52,15 @@ pub fn pool_capacity(size: usize, dim: usize) -> usize {
     size.saturating_mul(CHOICE).min((MOST_NUMBERS / dim.max(1)).max(2 * size))
 }
 
-/// Chooses at most `size` rows of the pool, and weights that meet `target`.
+/// Chooses at most `size` rows of the pool, and weights that meet `target`; `features` are those of the pool's rows.
 pub fn calibrate(
     pool: &Pool,
-    map: &LocalMap,
+    features: &LocalFeatures,
     target: &LocalSum,
     size: usize,
     seed: Seed,
     settings: &CalibrationSettings,
 ) -> Calibrated {
-    let features = map.features(&pool.points());
     let norms: Vec<f64> = features.norms_squared().iter().map(|square| square.sqrt()).collect();
     let reference = pool.reference_weights(size);
     let solve = |rows: &[usize], nearness: f64| {
@@ -118,15 +116,13 @@ pub fn calibrate(
     }
 }
 
-/// Takes the first `size` rows of the pool, with weights that come near to `target`: for one of many steps, each of which
+/// Takes the first `size` rows of the pool, with weights that come near to `target`; `features` are those of the pool's rows. For one of many steps, each of which
 /// compensates the residual of those before it.
-pub fn approximate(pool: &Pool, map: &LocalMap, target: &LocalSum, size: usize) -> Calibrated {
+pub fn approximate(pool: &Pool, features: &LocalFeatures, target: &LocalSum, size: usize) -> Calibrated {
     let rows = pool.first(size);
     let all = pool.reference_weights(size);
     let reference: Vec<f64> = rows.iter().map(|&p| all[p]).collect();
-    let points = rows.iter().zip(&reference).map(|(&p, &weight)| (&pool.candidates[p].z[..], weight));
-    let features = map.features(&Points::from_rows(map.dim(), points));
-    let weights = approximate_weights(&features, target, &reference);
+    let weights = approximate_weights(&features.select(&rows), target, &reference);
     let solves = weights.solves;
     Support::of(&rows, weights).finish(0, solves)
 }
@@ -189,7 +185,9 @@ impl Support {
 mod tests {
     use super::*;
     use crate::data::points::Lane;
+    use crate::data::points::Points;
     use crate::data::points::TILE;
+    use crate::model::local_features::LocalMap;
     use crate::model::local_features::tests::example;
     use crate::reservoir::pool::Race;
 
@@ -208,7 +206,8 @@ mod tests {
         let (map, points) = example(dim, count, 6);
         let target = map.features(&points).sum(&points.weights());
         let pool = pool(&map, &points, pool_capacity(size, dim));
-        let calibrated = calibrate(&pool, &map, &target, size, Seed(2), &CalibrationSettings::default());
+        let all = map.features(&pool.points());
+        let calibrated = calibrate(&pool, &all, &target, size, Seed(2), &CalibrationSettings::default());
         assert!(calibrated.rows.len() <= size);
         assert!(calibrated.weights.iter().all(|w| *w > 0.0 && w.is_finite()));
         // The prediction is what the rows and weights really give.
@@ -252,8 +251,9 @@ mod tests {
     fn an_empty_pool_is_no_panic() {
         let (map, _) = example(2, 1, 1);
         let target = LocalSum::zero(2);
-        let calibrated =
-            calibrate(&Race::new(5).finish(), &map, &target, 10, Seed(1), &CalibrationSettings::default());
+        let (pool, settings) = (Race::new(5).finish(), CalibrationSettings::default());
+        let features = map.features(&pool.points());
+        let calibrated = calibrate(&pool, &features, &target, 10, Seed(1), &settings);
         assert!(calibrated.rows.is_empty());
     }
 }

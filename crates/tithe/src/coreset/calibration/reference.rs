@@ -8,18 +8,18 @@ use crate::coreset::calibration::task::Task;
 use crate::coreset::steps::Build;
 use crate::engine::Engine;
 use crate::mode::evaluation::full_curvature;
-use crate::model::Gaussian;
 use crate::model::likelihood::Curvature;
 use crate::model::local_features::{LocalMap, LocalSum};
 use crate::model::newton::Mode;
+use crate::model::{Gaussian, Priors};
 
 /// The full data's posterior near its mode, and the sums of local features that the coreset has to reach.
 pub(crate) struct Reference {
     /// The normal approximation of the full posterior, at its mode.
     pub posterior: Gaussian,
-    /// Standard deviation of the normal prior, the same for every coefficient.
-    pub prior_scale: f64,
-    /// Its precision for each coefficient.
+    /// The priors.
+    pub priors: Priors,
+    /// The precisions of normal priors of similar width, with which the mode was sought.
     pub prior_precision: Vec<f64>,
     /// From points to local features at the reference parameter, whitened by the posterior.
     pub map: LocalMap,
@@ -34,7 +34,12 @@ pub(crate) struct Reference {
 
 impl Reference {
     /// The reference of a task whose posterior has this mode; a fixed reference parameter costs one more pass.
-    pub fn new(build: &Build<'_, impl Engine>, task: &Task<'_>, mode: Mode) -> Result<Reference> {
+    pub fn new(
+        build: &Build<'_, impl Engine>,
+        task: &Task<'_>,
+        priors: Priors,
+        mode: Mode,
+    ) -> Result<Reference> {
         let mass = build.learnt.mass;
         let share = mass / (mass + task.other_mass());
         let (map, likelihood) = match task.fixed_reference {
@@ -57,22 +62,16 @@ impl Reference {
             Some(residual) => likelihood.minus(&residual.at(map.theta()).times(1.0 - share)),
             None => likelihood.clone(),
         };
-        let prior_scale = build.settings.prior_scale;
         Ok(Reference {
             posterior: approximation(mode.mode, mode.precision, "the full data's")?,
-            prior_scale,
-            prior_precision: prior_precision(prior_scale, map.dim()),
+            prior_precision: priors.normal_precisions(),
+            priors,
             target: sum_of_features(&map, &asked),
             map,
             likelihood,
             share,
         })
     }
-}
-
-/// The precision of a normal prior with the same scale for every coefficient.
-pub(crate) fn prior_precision(scale: f64, dim: usize) -> Vec<f64> {
-    vec![scale.powi(-2); dim]
 }
 
 /// The sum of local features whose log-likelihood has this gradient and Hessian.

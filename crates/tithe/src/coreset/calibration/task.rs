@@ -1,6 +1,5 @@
 //! What a calibrated coreset has to match besides its own rows, and how closely.
 
-use crate::coreset::{Method, Provenance};
 use crate::data::points::Points;
 use crate::mode::search::NEAR;
 use crate::model::quadratic::Quadratic;
@@ -28,8 +27,6 @@ pub(crate) struct Task<'a> {
     pub may_be_exact: bool,
     /// Whether to warn if there are so few rows that all are kept.
     pub warns_of_few_rows: bool,
-    /// How the error of this task adds to the errors of earlier ones.
-    errors: Errors,
 }
 
 /// The first of the two rankings by which rows become candidates.
@@ -50,17 +47,6 @@ pub(crate) enum Matching {
     Approximate,
 }
 
-/// How errors of several steps compose.
-#[derive(Clone, Copy, Debug)]
-enum Errors {
-    /// They add up.
-    Add,
-    /// The error is carried to the next step.
-    Carry,
-    /// The step has compensated all errors before it.
-    Settle,
-}
-
 impl<'a> Task<'a> {
     /// The rows are all that there is.
     pub fn all_rows() -> Task<'a> {
@@ -73,7 +59,6 @@ impl<'a> Task<'a> {
             near: NEAR,
             may_be_exact: true,
             warns_of_few_rows: true,
-            errors: Errors::Add,
         }
     }
 
@@ -87,7 +72,6 @@ impl<'a> Task<'a> {
             matching: Matching::Approximate,
             near: NEAR_A_STEP,
             warns_of_few_rows: false,
-            errors: Errors::Carry,
             ..Task::all_rows()
         }
     }
@@ -96,13 +80,7 @@ impl<'a> Task<'a> {
     pub fn last_step(carried_residual: Option<&'a Quadratic>) -> Task<'a> {
         let all = Task { warns_of_few_rows: false, ..Task::all_rows() };
         match carried_residual {
-            Some(_) => Task {
-                carried_residual,
-                ranking: RankBy::Leverage,
-                may_be_exact: false,
-                errors: Errors::Settle,
-                ..all
-            },
+            Some(_) => Task { carried_residual, ranking: RankBy::Leverage, may_be_exact: false, ..all },
             None => all,
         }
     }
@@ -114,23 +92,9 @@ impl<'a> Task<'a> {
 
     /// The same task without the residual of earlier steps.
     pub fn without_carried_residual(&self) -> Task<'a> {
-        match self.errors {
-            Errors::Settle => Task::last_step(None),
-            _ => Task { carried_residual: None, ..self.clone() },
-        }
-    }
-
-    /// True if the task is one of many steps.
-    pub fn is_step(&self) -> bool {
-        matches!(self.errors, Errors::Carry)
-    }
-
-    /// The KL of all steps together, in nats, after this one built `made` from a coreset whose steps had lost `before`.
-    pub fn composed_kl(&self, before: Option<f64>, made: &Provenance) -> Option<f64> {
-        match self.errors {
-            Errors::Carry if made.method == Method::Calibrated => before,
-            Errors::Settle => before.and(made.step_kl()),
-            _ => before.zip(made.step_kl()).map(|(before, added)| before + added),
+        match self.matching {
+            Matching::Certified => Task::last_step(None),
+            Matching::Approximate => Task { carried_residual: None, ..self.clone() },
         }
     }
 

@@ -1,0 +1,130 @@
+//! Draws from a coreset's posterior, at which its log-likelihood is compared with the full data's.
+
+use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::progress::Silent;
+use crate::base::rng::{Purpose, Seed};
+use crate::coreset::calibration::certificate::{ByDraws, Evidence};
+use crate::data::points::Points;
+use crate::mcmc::discrepancy::{Discrepancy, normalised};
+use crate::mcmc::psis::Psis;
+use crate::mcmc::{self, Sampler, fill_normal};
+use crate::model::likelihood::values;
+use crate::model::{Gaussian, LogDensity, Posterior, Priors};
+
+/// Draws from the normal approximation represent the posterior if this fraction of them is effective and the weights' `k̂` is
+/// no larger.
+const NEARLY_NORMAL: f64 = 0.8;
+const EVEN: f64 = 0.5;
+/// Draws represent the posterior of other points if this fraction of them remains effective.
+const REPRESENTATIVE: f64 = 0.5;
+/// Chains and warm-up iterations of the sampler where the posterior is not nearly normal.
+const CHAINS: usize = 4;
+const WARMUP: usize = 300;
+
+/// Draws from the posterior of weighted points.
+pub(crate) struct Panel {
+    /// The draws.
+    pub theta: Vec<Vec<f64>>,
+    /// The logarithms of the weights with which the draws represent the posterior.
+    pub log_weights: Vec<f64>,
+    /// The log-likelihood of the points at each draw.
+    pub own: Vec<f64>,
+}
+
+/// The full data's log-likelihood at the draws of a panel, up to a constant.
+#[derive(Clone)]
+pub(crate) struct FullValues {
+    pub values: Vec<f64>,
+    pub evidence: Evidence,
+    /// The standard error of the KL because the values are estimates.
+    pub error: f64,
+}
+
+impl Panel {
+    /// Draws `count` times: from the normal approximation with importance weights where these are nearly even, or else with
+    /// NUTS. Panels with different `index` are independent.
+    pub fn draw(points: &Points, priors: &Priors, count: usize, seed: Seed, index: u64) -> Result<Panel> {
+        let posterior = Posterior::new(points, priors)?;
+        let normal = posterior.laplace()?;
+        let mut rng = seed.stream(Purpose::CheckDraws, index);
+        let (mut xi, mut theta) = (vec![0.0; points.dim()], Vec::with_capacity(count));
+        let mut log_normal = Vec::with_capacity(count);
+        for _ in 0..count {
+            fill_normal(&mut xi, &mut rng);
+            let mut draw = vec![0.0; points.dim()];
+            normal.unwhiten(&xi, &mut draw);
+            theta.push(draw);
+            log_normal.push(-0.5 * xi.iter().map(|x| x * x).sum::<f64>());
+        }
+        let own = values(points, &theta);
+        let log_ratios: Vec<f64> = theta
+            .iter()
+            .zip(own.iter().zip(&log_normal))
+            .map(|(theta, (own, normal))| own + priors.log_density(theta) - normal)
+            .collect();
+        if let Some(psis) = Psis::of(&log_ratios)
+            && psis.effective_draws() >= NEARLY_NORMAL * count as f64
+            && (psis.k_hat < EVEN || !psis.k_hat.is_finite())
+        {
+            return Ok(Panel { theta, log_weights: psis.log_weights, own });
+        }
+        let seed = Seed(rand::Rng::next_u64(&mut rng));
+        let settings = mcmc::Settings { chains: CHAINS, draws: count.div_ceil(CHAINS), warmup: WARMUP, seed };
+        let names: Vec<String> = (0..posterior.dim()).map(|i| i.to_string()).collect();
+        let drawn = mcmc::run(&posterior, &names, &normal, Sampler::Nuts, &settings, &Silent)?;
+        let theta: Vec<Vec<f64>> = drawn.rows().map(<[f64]>::to_vec).collect();
+        let own = values(points, &theta);
+        Ok(Panel { log_weights: vec![0.0; theta.len()], theta, own })
+    }
+
+    /// Draws from a normal distribution, for a step of a stream: the posterior that it is for is nearly normal.
+    pub fn of_normal(normal: &Gaussian, count: usize, seed: Seed) -> Panel {
+        let mut rng = seed.stream(Purpose::CheckDraws, 0);
+        let mut xi = vec![0.0; normal.dim()];
+        let draw = |_| {
+            fill_normal(&mut xi, &mut rng);
+            let mut draw = vec![0.0; xi.len()];
+            normal.unwhiten(&xi, &mut draw);
+            draw
+        };
+        let theta: Vec<Vec<f64>> = (0..count).map(draw).collect();
+        Panel { log_weights: vec![0.0; count], own: vec![0.0; count], theta }
+    }
+
+    /// The first `count` draws and the others, each with its log-likelihoods.
+    pub fn split(self, full: FullValues, count: usize) -> [(Panel, FullValues); 2] {
+        let part = |range: std::ops::Range<usize>| {
+            let panel = Panel {
+                theta: self.theta[range.clone()].to_vec(),
+                log_weights: self.log_weights[range.clone()].to_vec(),
+                own: self.own[range.clone()].to_vec(),
+            };
+            (panel, FullValues { values: full.values[range].to_vec(), ..full.clone() })
+        };
+        let (count, all) = (count.min(self.theta.len()), self.theta.len());
+        [part(0..count), part(count..all)]
+    }
+
+    /// The same draws with weights that make them represent the posterior of other points; `None` if too few of them do.
+    pub fn reweighted(&self, points: &Points) -> Option<Panel> {
+        let own = values(points, &self.theta);
+        let changes = own.iter().zip(&self.own).map(|(new, old)| new - old);
+        let log_weights: Vec<f64> =
+            self.log_weights.iter().zip(changes).map(|(v, change)| v + change).collect();
+        let effective = 1.0 / normalised(&log_weights).iter().map(|w| w * w).sum::<f64>();
+        let is_enough = effective >= REPRESENTATIVE * self.theta.len() as f64;
+        is_enough.then(|| Panel { theta: self.theta.clone(), log_weights, own })
+    }
+
+    /// How far the posterior of the points is from the full data's, whose log-likelihood at the draws is `full`.
+    pub fn discrepancy(&self, full: &FullValues) -> Result<ByDraws> {
+        let log_ratios: Vec<f64> = full.values.iter().zip(&self.own).map(|(full, own)| full - own).collect();
+        let found = Discrepancy::of(&self.theta, &self.log_weights, &log_ratios);
+        let (mut discrepancy, _) = found.ok_or_else(|| -> Error {
+            let what = "the log-likelihood is not finite at some draws".to_string();
+            ErrorKind::Numerical { what, help: Some("look for extreme values in the data".into()) }.into()
+        })?;
+        discrepancy.kl_error = discrepancy.kl_error.hypot(full.error);
+        Ok(ByDraws { discrepancy, evidence: full.evidence })
+    }
+}
