@@ -36,7 +36,7 @@ impl Runner {
         Runner { function: Arc::new(function), raised: Arc::default() }
     }
 
-    /// The exception that the function raised, if there is one, instead of the one that says that work stopped.
+    /// The exception that the function raised, or else the one that reports that work stopped.
     fn reason(&self, py: Python<'_>, stopped: PyErr) -> PyErr {
         // Ctrl-C makes Spark's own work fail too.
         if !stopped.is_instance_of::<PyException>(py) {

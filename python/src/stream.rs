@@ -176,7 +176,7 @@ impl Shared {
         columns: ColumnOptions,
         skip_bad: Option<u64>,
     ) -> Shared {
-        stream.save_only_when_told();
+        stream.disable_automatic_saves();
         Shared { now: Mutex::new(Some(stream)), turn: Mutex::new(()), reading, columns, skip_bad }
     }
 
@@ -254,16 +254,11 @@ impl Shared {
         };
         let has_encoding = stream.settings().build.encoding.known.is_some();
         match stream.roles() {
-            Some(known) if columns.label.as_ref().is_some_and(|label| *label != known.label) => {
-                let given = columns.label.unwrap_or_default();
-                let what = format!("is '{given}', but the stream has the label '{}'", known.label);
-                Err(Error::setting(Setting::Label, what))
-            }
             Some(known) if weight.is_some() && known.weight.is_none() => Err(Error::setting(
                 Setting::Weight,
-                "cannot be used with this stream: the rows added before have no weights",
+                "cannot be used with this stream: the rows added so far have no weights",
             )),
-            Some(known) => Ok(known),
+            Some(known) => Ok(Roles { label: columns.label.unwrap_or(known.label), ..known }),
             None if has_encoding && columns.label.is_none() => {
                 Ok(Roles { weight: columns.weight, ..Roles::default() })
             }

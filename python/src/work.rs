@@ -17,7 +17,7 @@ use crate::errors::to_python;
 /// How often Ctrl-C is checked and progress reported.
 const INTERVAL: Duration = Duration::from_millis(50);
 /// How long to wait for the work to end after Ctrl-C: longer than a stream waits for its reading threads. Work that takes
-/// longer to end is left to itself, and its result is discarded.
+/// longer to end is abandoned.
 const GRACE: Duration = Duration::from_millis(700);
 
 /// What the working thread and the caller's thread share.
@@ -86,7 +86,7 @@ pub fn run<T: Send + 'static>(
     let thread_watch = watch.clone();
     let thread = move || {
         let done = catch_unwind(AssertUnwindSafe(|| work(&thread_watch)));
-        // After Ctrl-C the receiver may be gone.
+        // After Ctrl-C the receiver may no longer exist.
         let _ = send.send(done);
     };
     std::thread::Builder::new().name("tithe".to_string()).spawn(thread)?;

@@ -69,7 +69,7 @@ def test_plots_are_arvizs(posterior):
 
     matplotlib.use("Agg")
     assert posterior.plot("forest", var_names=["x1", "x2"]) is not None
-    with pytest.raises(tithe.SettingError, match=r"kind: ArviZ \S+ has no plot 'cake'"):
+    with pytest.raises(tithe.SettingError, match=r"kind must be a plot of ArviZ \S+, but is 'cake'"):
         posterior.plot("cake")
 
 

@@ -210,12 +210,12 @@ def test_jobs_are_counted_as_scikit_learn_does(matrix, n_jobs):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"n_jobs": 0}, "n_jobs: must not be 0"),
-        ({"n_jobs": "all"}, "n_jobs: must be a whole number"),
-        ({"size": None}, "size: must be a whole number, but is None"),
-        ({"size": "a"}, "size: must be a whole number, but is 'a'"),
-        ({"size": 0}, "size: must be at least 1"),
-        ({"fit_intercept": "no"}, "fit_intercept: must be True or False"),
+        ({"n_jobs": 0}, "n_jobs must not be 0"),
+        ({"n_jobs": "all"}, "n_jobs must be a whole number"),
+        ({"size": None}, "size must be a whole number, but is None"),
+        ({"size": "a"}, "size must be a whole number, but is 'a'"),
+        ({"size": 0}, "size must be at least 1"),
+        ({"fit_intercept": "no"}, "fit_intercept must be True or False"),
     ],
 )
 def test_wrong_settings_are_refused_by_their_names(matrix, setting, message):

@@ -246,7 +246,7 @@ def test_a_tree_reads_the_data_once(frame, core):
     found = tithe.spark.verify(tree.fit(seed=1), frame, draws=100)
     assert found.same_data and found.kl < 0.1, found.kl
     assert tithe.spark.build(frame, strategy="tree", encoding=core, **settings).n_rows == PARTS * ROWS
-    with pytest.raises(tithe.SettingError, match="expected passes or tree, found 'bush'"):
+    with pytest.raises(tithe.SettingError, match="strategy must be passes or tree, but is 'bush'"):
         tithe.spark.build(frame, label="y", strategy="bush")
 
 

@@ -133,14 +133,14 @@ def coreset_of(name: str, value: Coreset | Path) -> Coreset:
         return value
     if isinstance(value, (str, os.PathLike)):
         return read_coreset(value)
-    raise InputTypeError(f"{name}: must be a Coreset or the path of one, but has the type {type(value).__name__}")
+    raise InputTypeError(f"{name} must be a Coreset or the path of one, but has the type {type(value).__name__}")
 
 
 def label_of(known: Coreset, label: str | None) -> str:
     """The label of a known encoding; raises if another one is named."""
     own = str(known._facts["encoding"]["label"]["column"])
     if label is not None and label != own:
-        raise SettingError(f"label: is '{label}', but the encoding has the label '{own}'")
+        raise SettingError(f"label is '{label}', but the encoding has the label '{own}'")
     return own
 
 

@@ -119,7 +119,7 @@ def native(
         width = int(data.shape[1])
         names = default_names(width) if columns is None else [str(name) for name in columns]
         if len(names) != width:
-            raise SettingError(f"columns: there are {len(names)} names for {width} columns")
+            raise SettingError(f"columns has {len(names)} names for {width} columns")
         rows = data.shape[0]
         for name, _, column in beside:
             if len(column) != rows:

@@ -48,7 +48,7 @@ class UnknownColumnError(TitheError, KeyError, ValueError):
 
 
 class ColumnError(TitheError, ValueError):
-    """A column whose content cannot be used as it is meant to be."""
+    """A column whose content cannot be used in its role."""
 
 
 class MissingValuesError(TitheError, ValueError):

@@ -26,22 +26,22 @@ def byte_count(name: str, size: Any) -> int:
     match = re.fullmatch(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([a-zA-Z]*)\s*", str(size))
     unit = _UNITS.get(match[2].lower()) if match else None
     if match is None or unit is None:
-        raise SettingError(f"{name}: '{size}' is not a size such as '4GiB' or a number of bytes")
+        raise SettingError(f"{name} must be a size such as '4GiB' or a number of bytes, but is '{size}'")
     wanted = float(match[1]) * unit
     if wanted >= 2**64:
-        raise SettingError(f"{name}: must be less than 2**64 bytes, but is '{size}'")
+        raise SettingError(f"{name} must be less than 2**64 bytes, but is '{size}'")
     return int(wanted)
 
 
 def whole(name: str, value: Any, *, least: int = 0) -> int:
     """Check an integer."""
     if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
-        raise SettingError(f"{name}: must be a whole number, but is {value!r}")
+        raise SettingError(f"{name} must be a whole number, but is {value!r}")
     number = int(value.__index__())
     if number < least:
-        raise SettingError(f"{name}: must be at least {least}, but is {number}")
+        raise SettingError(f"{name} must be at least {least}, but is {number}")
     if number >= 2**64:
-        raise SettingError(f"{name}: must be less than 2**64, but is {number}")
+        raise SettingError(f"{name} must be less than 2**64, but is {number}")
     return number
 
 
@@ -50,38 +50,38 @@ def real(name: str, value: Any) -> float:
     if isinstance(value, (str, bytes, bool, np.bool_)) or not (
         hasattr(value, "__float__") or hasattr(value, "__index__")
     ):
-        raise SettingError(f"{name}: must be a number, but is {value!r}")
+        raise SettingError(f"{name} must be a number, but is {value!r}")
     return float(value)
 
 
 def word(name: str, value: Any) -> str:
     """Check a string."""
     if not isinstance(value, str):
-        raise SettingError(f"{name}: must be a string, but is {value!r}")
+        raise SettingError(f"{name} must be a string, but is {value!r}")
     return value
 
 
 def truth(name: str, value: Any) -> bool:
     """Check a boolean; a string such as "no" would otherwise count as true."""
     if not isinstance(value, (bool, np.bool_, int)) or value not in (0, 1):
-        raise SettingError(f"{name}: must be True or False, but is {value!r}")
+        raise SettingError(f"{name} must be True or False, but is {value!r}")
     return bool(value)
 
 
 def column(name: str, value: Any) -> str:
     """Check the name of a column."""
     if not isinstance(value, str):
-        raise SettingError(f"{name}: must be the name of a column, but has the type {type(value).__name__}")
+        raise SettingError(f"{name} must be the name of a column, but has the type {type(value).__name__}")
     return value
 
 
 def by_name(check: Check, name: str, value: Any) -> list[tuple[str, Any]]:
     """Check values by coefficient; ``None`` counts as an empty dict."""
     if value is not None and not isinstance(value, Mapping):
-        raise SettingError(f"{name}: must be a dict by coefficient, but is {value!r}")
+        raise SettingError(f"{name} must be a dict by coefficient, but is {value!r}")
     for each in value or {}:
         if not isinstance(each, str):
-            raise SettingError(f"{name}: {each!r} is not the name of a coefficient")
+            raise SettingError(f"{name} must contain names of coefficients, but contains {each!r}")
     return [(each, check(name, number)) for each, number in (value or {}).items()]
 
 
@@ -94,7 +94,7 @@ def names_of(name: str, value: Iterable[str] | None) -> list[str] | None:
     names = list(value)
     for each in names:
         if not isinstance(each, str):
-            raise SettingError(f"{name}: {each!r} is not the name of a column")
+            raise SettingError(f"{name} must contain names of columns, but contains {each!r}")
     return names
 
 
@@ -246,7 +246,7 @@ class ColumnOptions(TypedDict, total=False):
     features: Annotated[
         Sequence[str] | None, Option(None, names_of, "Columns to use as features; by default all the others.")
     ]
-    exclude: Annotated[Sequence[str], Option((), names_of, "Columns to leave out; they may contain anything.")]
+    exclude: Annotated[Sequence[str], Option((), names_of, "Columns to exclude; they may contain anything.")]
     text: Annotated[
         Sequence[str],
         Option((), names_of, 'Columns to read as text (categories); booleans become ``"false"`` and ``"true"``.'),
@@ -284,7 +284,7 @@ class BlockOptions(TypedDict, total=False):
 
 
 class StreamBlockOptions(TypedDict, total=False):
-    """How a stream is divided into blocks, and what it does with new levels."""
+    """How a stream is divided into blocks, and how it treats new levels."""
 
     block: Annotated[
         int,

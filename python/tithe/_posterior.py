@@ -133,7 +133,7 @@ class Posterior(ArrowTable[_native.Posterior]):
 
         plot = getattr(arviz, f"plot_{kind}", None)
         if plot is None:
-            raise SettingError(f"kind: ArviZ {arviz.__version__} has no plot '{kind}'")
+            raise SettingError(f"kind must be a plot of ArviZ {arviz.__version__}, but is '{kind}'")
         return plot(self.to_arviz(), **settings)
 
     def predict_proba(
@@ -246,7 +246,7 @@ class Verification:
     kl: float
     #: Pareto k of the importance weights; below 0.7 they are reliable.
     k_hat: float
-    #: Independent draws that one weighted draw is worth.
+    #: Effective independent draws per weighted draw.
     efficiency: float
     #: Number of rows of the data.
     n_rows: int
@@ -339,7 +339,9 @@ def verify(
     """
     encoding = posterior._facts["encoding"]
     if weight is not None and encoding["weight"] is None:
-        raise SettingError("weight: the coreset was built without weights; remove it here, or build with weight= too")
+        raise SettingError(
+            "weight cannot be used: the coreset was built without weights; remove it here, or build with weight= too"
+        )
     ready = native(
         data,
         y,

@@ -93,7 +93,7 @@ def _threads(n_jobs: Any) -> int | None:
     if number == -1:
         return None
     if number == 0:
-        raise SettingError("n_jobs: must not be 0; use 1 for one thread, -1 for one per core")
+        raise SettingError("n_jobs must not be 0; use 1 for one thread, -1 for one per core")
     return number if number > 0 else max(1, _cores() + 1 + number)
 
 

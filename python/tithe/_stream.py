@@ -71,7 +71,7 @@ class Stream:
         **options: Unpack[StreamOptions],
     ) -> None:
         if state is not None and not isinstance(state, (str, os.PathLike)):
-            raise InputTypeError(f"state: must be the path of a directory, but has the type {type(state).__name__}")
+            raise InputTypeError(f"state must be the path of a directory, but has the type {type(state).__name__}")
         self._options = checked("Stream", StreamOptions, options)
         self._options["weight"] = None if weight is None else column("weight", weight)
         known = None if encoding is None else coreset_of("encoding", encoding)

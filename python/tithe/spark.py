@@ -125,7 +125,7 @@ def build(
             raise SettingError('persist: has no effect with strategy="tree", which reads the data once')
         return _tree(data, progress, encoding, cast("dict[str, Any]", options))
     if strategy != "passes":
-        raise SettingError(f"strategy: expected passes or tree, found '{strategy}'")
+        raise SettingError(f"strategy must be passes or tree, but is '{strategy}'")
     settings = checked("build", PassOptions, options)
     known = None if encoding is None else coreset_of("encoding", encoding)._native.encoding()
     table = _Table(data, persist)
@@ -150,7 +150,7 @@ def verify(
     """
     known = posterior._facts["encoding"]["label"]["column"]
     if label not in (None, known):
-        raise SettingError(f"label: the posterior's label is '{known}', not '{label}'")
+        raise SettingError(f"label must be '{known}', as in the posterior, but is '{label}'")
     table = _Table(data, persist=False)
     names = _native.columns_to_verify(posterior._native, table.columns, {})
     with Watcher(progress) as watcher, table.reader(names, {}) as run:
@@ -167,9 +167,9 @@ def predict(posterior: Posterior, df: DataFrame, *, interval: float = 0.9, unsee
     DataFrame, the result is computed when its rows are needed.
     """
     if not 0 < real("interval", interval) < 1:
-        raise SettingError(f"interval: must be between 0 and 1, but is {interval}")
+        raise SettingError(f"interval must be between 0 and 1, but is {interval}")
     if unseen not in ("error", "reference"):
-        raise SettingError(f"unseen: expected error or reference, found '{unseen}'")
+        raise SettingError(f"unseen must be error or reference, but is '{unseen}'")
     taken = next((name for name in _PREDICTED if name in df.columns), None)
     if taken is not None:
         raise ColumnError(f"column '{taken}': already exists, and predict adds a column of that name; rename it")
@@ -516,7 +516,7 @@ _ARROW_TYPES = {
 
 
 def _arrow_schema(df: DataFrame) -> pa.Schema:
-    """The Arrow schema that the workers will see; the contents of nested columns are left out."""
+    """The Arrow schema that the workers will see; without the contents of nested columns."""
     fields = []
     for field in df.schema.fields:
         kind = field.dataType

@@ -8,7 +8,7 @@ use tithe::coreset::Method;
 use tithe::coreset::build::BuildSettings;
 use tithe::coreset::file::read_coreset;
 use tithe::coreset::sensitivity::CenterRule;
-use tithe::data::sink::find_story;
+use tithe::data::sink::find_metadata;
 use tithe::data::source::{OpenOptions, Source, UniqueKeys, find_inputs, open};
 use tithe::data::table::Table;
 use tithe::encoding::full_data::open_as;
@@ -103,9 +103,11 @@ pub fn refuse_overwriting(files: &[PathBuf], output: &Path) -> Result<()> {
 pub fn refuse_coresets(table: &Table) -> Result<()> {
     // Skips standard input, which is not a file.
     for file in table.source().files().into_iter().filter(|file| file.is_file()) {
-        let Some(story) = find_story(&file)?.filter(|story| story.kind == "coreset") else { continue };
+        let Some(metadata) = find_metadata(&file)?.filter(|metadata| metadata.kind == "coreset") else {
+            continue;
+        };
         let [weight, row] =
-            ["weight_column", "row_column"].map(|key| story.json[key].as_str().unwrap_or(key));
+            ["weight_column", "row_column"].map(|key| metadata.json[key].as_str().unwrap_or(key));
         let is_weighted = table.weight().is_some_and(|field| field.name == weight);
         if !is_weighted || table.features().iter().any(|field| field.name == row) {
             return Err(ErrorKind::WrongFile {

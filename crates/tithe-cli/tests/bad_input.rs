@@ -91,8 +91,8 @@ fn label_with_one_value() {
 fn label_with_three_values() {
     let help = "  help: a label has two classes: keep the rows of two, or make a column that is true for one of them\n";
     for (values, listed) in [
-        ("1 2 3 1 2", "'1', '2', '3'; the rarest, '3', comes first in row 3 of 'data.csv'"),
-        ("a b b a c", "'a', 'b', 'c'; the rarest, 'c', comes first in row 5 of 'data.csv'"),
+        ("1 2 3 1 2", "'1', '2', '3'; the rarest, '3', first appears in row 3 of 'data.csv'"),
+        ("a b b a c", "'a', 'b', 'c'; the rarest, 'c', first appears in row 5 of 'data.csv'"),
         ("0.5 0.25 3 4 5 6", "'0.25', '0.5', '3', '4', …"),
     ] {
         let rows: String = values.split(' ').enumerate().map(|(x, y)| format!("{x},{y}\n")).collect();
@@ -107,7 +107,7 @@ fn text_label_needs_its_positive_value() {
     scratch.refuses(
         LABEL,
         1,
-        "error: column 'y': the label's values are 'no', 'yes', and nothing says which is the positive one\n  \
+        "error: column 'y': the label's values are 'no', 'yes', and it is not clear which one is positive\n  \
          help: name it, for example --positive yes\n",
     );
     scratch.refuses(
@@ -257,8 +257,8 @@ fn text_in_a_numeric_column() {
     assert_eq!(mostly_text["dimension"], 4, "numbers are not more");
     let rows = "{\"x\":1,\"y\":0}\n{\"x\":2,\"y\":1}\n{\"x\":\"oops\",\"y\":1}\n";
     let scratch = Scratch::new();
-    let told = "error: 'data.ndjson', row 3, column 'x': '\"oops\"' is not a number\n";
-    scratch.write("data.ndjson", rows).refuses("data.ndjson --label y", 1, told);
+    let message = "error: 'data.ndjson', row 3, column 'x': '\"oops\"' is not a number\n";
+    scratch.write("data.ndjson", rows).refuses("data.ndjson --label y", 1, message);
 }
 
 #[test]
@@ -273,8 +273,8 @@ fn integers_too_large_for_a_float_in_ndjson() {
         scratch.write("a.ndjson", format!("{{\"x\":1,\"y\":0}}\n{{\"x\":{integer},\"y\":1}}\n"));
         let outcome = scratch.run(&format!("build a.ndjson --label y -o {CORE}"));
         assert_eq!(outcome.code == Some(0), is_exact, "{integer}: {outcome:?}");
-        let told = "error: values that cannot be used in 'x' (1 integers beyond 2^53";
-        assert!(is_exact || outcome.err.starts_with(told), "{integer}: {}", outcome.err);
+        let message = "error: values that cannot be used in 'x' (1 integers beyond 2^53";
+        assert!(is_exact || outcome.err.starts_with(message), "{integer}: {}", outcome.err);
     }
 }
 
@@ -323,9 +323,9 @@ fn unseen_levels_are_located() {
     scratch.write("data.csv", &text).write("more.csv", &text);
     for (data, method) in [("data.csv", "calibrated"), ("data.csv more.csv", "uniform")] {
         let line = format!("build {data} --encoding known.parquet --method {method} --size 100 -o {CORE}");
-        let told = scratch.run(&line).err;
-        let what = "error: column 'city': the level 'Atlantis' in row 3001 of 'data.csv' was not there";
-        assert!(told.starts_with(what), "{told}");
+        let message = scratch.run(&line).err;
+        let what = "error: column 'city': the level 'Atlantis' in row 3001 of 'data.csv' did not occur";
+        assert!(message.starts_with(what), "{message}");
     }
 }
 
@@ -390,7 +390,7 @@ fn damaged_parquet_gives_an_error_and_no_panic_message() {
     scratch.refuses(
         "cut.parquet --label y",
         1,
-        "error: 'cut.parquet': cannot be read as Parquet: it is damaged or cut short (Parquet error: Invalid Parquet \
+        "error: 'cut.parquet': cannot be read as Parquet: it is damaged or truncated (Parquet error: Invalid Parquet \
          file. Corrupt footer)\n",
     );
     // Damage in the pages or the footer gives an error or a result, never a panic message.
@@ -473,7 +473,7 @@ fn wrong_settings() {
         ("--weight y", "--weight must not name the label 'y'"),
         (
             "--method uniform --epsilon 0.1",
-            "--epsilon has no effect on a uniform choice of rows, which gives no guarantee\n  help: use --method sensitivity",
+            "--epsilon has no effect on uniform selection, which gives no guarantee\n  help: use --method sensitivity",
         ),
         (
             "--method uniform --radius 2",
@@ -571,13 +571,13 @@ fn weights_that_are_not_positive() {
     Scratch::with_csv("x,w,y\n1,heavy,0\n2,light,1\n").refuses(
         "data.csv --label y --weight w",
         1,
-        "error: column 'w': holds no numbers, so it cannot be the weight\n",
+        "error: column 'w': is not numeric, so it cannot be the weight\n",
     );
     Scratch::with_csv("x,w,y\n1,1e308,0\n2,1e308,1\n").refuses(
         "data.csv --label y --weight w",
         1,
-        "error: column 'w': the weights add up to more than a number can hold\n  \
-         help: give smaller ones: only their proportions and their total matter\n",
+        "error: column 'w': the sum of the weights is too large for a floating-point number\n  \
+         help: use smaller weights\n",
     );
 }
 
@@ -587,8 +587,8 @@ fn constant_columns_are_kept_with_a_warning() {
     let outcome = scratch.run(&format!("build {LABEL} -o {CORE}"));
     assert_eq!(outcome.code, Some(0));
     for line in [
-        "warning: column 'a' is constant: it is kept, but the data says nothing about its coefficient\n",
-        "warning: column 'b' is constant: it is kept, but the data says nothing about its coefficient\n",
+        "warning: column 'a' is constant: it is kept, but the data contains no information about its coefficient\n",
+        "warning: column 'b' is constant: it is kept, but the data contains no information about its coefficient\n",
         "warning: column 'c' has only the level 'u': it has no coefficient\n",
     ] {
         assert!(outcome.err.contains(line), "{}", outcome.err);
@@ -611,7 +611,7 @@ fn a_coreset_as_data_needs_its_weights() {
     // The same columns in a file without metadata.
     scratch.write("columns.csv", "x,y,weight,row\n1,0,2,0\n2,1,2,1\n3,0,2,2\n");
     let again = scratch.run("build columns.csv --label y -o again.parquet");
-    let warning = "warning: columns 'weight' and 'row' are taken for features: \
+    let warning = "warning: columns 'weight' and 'row' are used as features: \
                    if this is a coreset, name 'weight' as the weight and exclude 'row'\n";
     assert_eq!(again.code, Some(0));
     assert!(again.err.contains(warning), "{}", again.err);
@@ -648,7 +648,7 @@ fn numbers_too_large_to_be_squared() {
     Scratch::with_csv("x,y\n1e200,0\n-1e200,1\n1,0\n").refuses(
         LABEL,
         1,
-        "error: column 'x': has values too large to be squared\n  help: give it in larger units\n",
+        "error: column 'x': has values too large to be squared\n  help: use a larger unit\n",
     );
 }
 
@@ -727,7 +727,7 @@ fn output_that_cannot_be_written() {
         // A pipe instead of a device, which a test must not endanger.
         (
             "pipe",
-            "'pipe' is not an ordinary file, so it cannot be replaced by one\n  help: name another file with -o\n",
+            "'pipe' is not a regular file, so it cannot be replaced\n  help: name another file with -o\n",
         ),
     ] {
         let outcome = scratch.run(&format!("build {LABEL} -o {output}"));

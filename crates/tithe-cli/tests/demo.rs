@@ -52,12 +52,12 @@ fn invalid_recipes_are_rejected() {
         (
             "generate mixture --rows 5 -o a.xlsx",
             1,
-            "error: 'a.xlsx' does not tell by its ending what to write\n  help: end its name in .parquet or .csv or .libsvm\n",
+            "error: 'a.xlsx' has no extension that determines the format\n  help: use a file name that ends in .parquet or .csv or .libsvm\n",
         ),
         (
             "generate moons -o a.csv",
             2,
-            "error: invalid value 'moons' for '<RECIPE>': 'moons' is none of binary5, binary10, mixture\n\nFor more information, try '--help'.\n",
+            "error: invalid value 'moons' for '<RECIPE>': 'moons' is not one of binary5, binary10, mixture\n\nFor more information, try '--help'.\n",
         ),
     ] {
         let outcome = scratch.run(line);

@@ -159,7 +159,7 @@ fn laplace_holds_no_rows_and_the_other_samplers_report_too_little_memory() {
         &scratch,
         "fit data.csv --label y --memory 64k",
         1,
-        "error: all 5000 rows as points take 0.000 GiB, and 0.000 GiB are allowed for them\n  help: make a coreset first with `tithe build`, use --sampler laplace, or allow more with --memory\n",
+        "error: all 5000 rows need 0.000 GiB of memory, but the limit is 0.000 GiB\n  help: make a coreset first with `tithe build`, use --sampler laplace, or allow more with --memory\n",
     );
 }
 
@@ -191,7 +191,7 @@ fn priors_are_chosen_by_name() {
         ),
         (
             "--intercept-prior horseshoe",
-            "invalid value 'horseshoe' for '--intercept-prior <PRIOR>': prior 'horseshoe': there is no such prior; there are flat, normal:SCALE, cauchy:SCALE, student:DEGREES:SCALE, laplace:SCALE, spike-slab:SPIKE:SLAB:INCLUSION",
+            "invalid value 'horseshoe' for '--intercept-prior <PRIOR>': prior 'horseshoe': unknown prior; the priors are flat, normal:SCALE, cauchy:SCALE, student:DEGREES:SCALE, laplace:SCALE, spike-slab:SPIKE:SLAB:INCLUSION",
         ),
         (
             "--prior-for x1",
@@ -288,13 +288,13 @@ fn separated_classes_are_an_error_with_a_flat_prior_and_a_warning_with_others() 
             &scratch,
             &format!("fit data.csv --label y --prior flat --sampler {sampler}"),
             1,
-            "error: under a flat prior these rows have no posterior: some coefficients separate the classes perfectly, or one class is missing, and ever larger values fit ever better\n  help: give every coefficient a proper prior, for example --prior normal:2\n",
+            "error: with a flat prior these rows have no posterior: some coefficients separate the classes perfectly, or one class is missing, so the likelihood has no maximum\n  help: give every coefficient a proper prior, for example --prior normal:2\n",
         );
         let outcome = scratch.run(&format!("fit data.csv --label y --sampler {sampler}"));
         assert_eq!(outcome.code, Some(0));
         assert_eq!(
             outcome.err,
-            "warning: the coefficients separate the two classes of these rows perfectly (or there is only one class), so the prior alone bounds their size; look for a column that determines the label, or use a well-considered --prior\n"
+            "warning: the coefficients separate the two classes of these rows perfectly (or there is only one class), so the prior alone bounds their size; look for a column that determines the label, or use an informative --prior\n"
         );
         let strict = scratch.run(&format!("fit data.csv --label y --strict --sampler {sampler}"));
         assert_eq!(strict.code, Some(1));
@@ -341,8 +341,8 @@ fn a_prior_that_moves_the_mode_away_from_the_certified_one_gives_a_warning() {
 fn too_few_draws_give_a_warning_and_fail_with_strict() {
     let scratch = with_core();
     let outcome = scratch.run("fit core.parquet --draws 3 --warmup 5 --strict");
-    let told = "warning: too few draws to tell what they are worth: 3 a chain; use --draws 1000\n";
-    assert!(outcome.code == Some(1) && outcome.err.contains(told), "{outcome:?}");
+    let message = "warning: 3 draws per chain are too few for diagnostics; use --draws 1000\n";
+    assert!(outcome.code == Some(1) && outcome.err.contains(message), "{outcome:?}");
     let outcome = scratch.run("fit core.parquet --draws 20 --warmup 20 --strict -o post.parquet");
     assert_eq!(outcome.code, Some(1));
     assert!(
@@ -431,11 +431,11 @@ fn stan_csv_contains_the_same_draws() {
 fn a_coreset_that_is_too_small_gives_a_warning() {
     let scratch = Scratch::with_csv(Mixed::new(2_000).csv());
     scratch.build("data.csv --label y --size 5");
-    let told = "warning: the coreset is too small according to its certificate: its posterior differs from the full data's\n";
+    let message = "warning: the coreset is too small according to its certificate: its posterior differs from the full data's\n";
     for (flags, code) in [("", 0), ("--strict", 1)] {
         let outcome = scratch.run(&format!("fit {CORE} --sampler laplace {flags}"));
         assert_eq!(outcome.code, Some(code), "{outcome:?}");
-        assert!(outcome.err.contains(told), "{outcome:?}");
+        assert!(outcome.err.contains(message), "{outcome:?}");
     }
 }
 
@@ -445,10 +445,10 @@ fn the_scale_of_the_priors_is_reported() {
     let line = "fit data.csv --label y --sampler laplace";
     let centred = "standardised scale (numeric columns centred and divided by their sd)";
     let scaled = "standardised scale (numeric columns divided by their sd)";
-    for (flags, told) in
+    for (flags, message) in
         [("", centred), ("--no-intercept", scaled), ("--no-standardize", "are in the units of the data")]
     {
         let out = scratch.succeed(&format!("{line} {flags}"));
-        assert!(out.contains(told), "{flags}: {out}");
+        assert!(out.contains(message), "{flags}: {out}");
     }
 }

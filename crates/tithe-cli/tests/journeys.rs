@@ -61,7 +61,7 @@ fn a_mixed_table_keeps_its_units() {
     assert_eq!(core.story["provenance"]["rows"], 4_000);
     assert_eq!(core.story["provenance"]["seed"], 5);
 
-    let told = scratch.succeed(&format!("inspect {CORE}"));
+    let message = scratch.succeed(&format!("inspect {CORE}"));
     for line in [
         "core.parquet: a coreset\n",
         "  method                calibrated\n",
@@ -74,7 +74,7 @@ fn a_mixed_table_keeps_its_units() {
         "                        member: 0 or 1\n",
         "                        city: 2 levels and reference level 'Bern', one-hot\n",
     ] {
-        assert!(told.contains(line), "{told}");
+        assert!(message.contains(line), "{message}");
     }
     let json: serde_json::Value =
         serde_json::from_str(&scratch.succeed(&format!("inspect {CORE} --json"))).expect("JSON");
@@ -270,12 +270,12 @@ fn a_coreset_of_a_coreset_keeps_the_total_weight_on_average() {
 fn inspect_recognises_other_files() {
     let scratch = Scratch::with_csv(Mixed::new(100).csv());
     scratch.write("plain.parquet", common::parquet_bytes(&Mixed::new(100).batch(true), 50));
-    let told = scratch.succeed("inspect plain.parquet");
-    assert!(told.starts_with("plain.parquet: data, 100 rows, 4 columns\n"), "{told}");
+    let message = scratch.succeed("inspect plain.parquet");
+    assert!(message.starts_with("plain.parquet: data, 100 rows, 4 columns\n"), "{message}");
     scratch.write("notes.bin", [0u8, 1, 2, 3]);
     let outcome = scratch.run("inspect notes.bin");
     assert_eq!(outcome.code, Some(1));
-    assert!(outcome.err.starts_with("error: 'notes.bin': is in no format known here\n"), "{}", outcome.err);
+    assert!(outcome.err.starts_with("error: 'notes.bin': has an unknown format\n"), "{}", outcome.err);
     let outcome = scratch.run("inspect nowhere");
     assert_eq!(outcome.err, "error: cannot read 'nowhere': No such file or directory (os error 2)\n");
 }

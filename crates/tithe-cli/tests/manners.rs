@@ -167,8 +167,9 @@ fn warnings_go_to_standard_error_and_into_the_record() {
     let record: serde_json::Value = serde_json::from_str(&outcome.out).expect("JSON and nothing else");
     let warnings = record["warnings"].as_array().expect("warnings");
     assert_eq!(warnings.len(), 2);
-    let told: String = warnings.iter().map(|w| format!("warning: {}\n", w.as_str().expect("text"))).collect();
-    assert_eq!(outcome.err, told);
+    let message: String =
+        warnings.iter().map(|w| format!("warning: {}\n", w.as_str().expect("text"))).collect();
+    assert_eq!(outcome.err, message);
 }
 
 #[test]
@@ -222,6 +223,6 @@ fn a_full_standard_output_is_an_error() {
         .output()
         .expect("the program runs");
     assert_eq!(output.status.code(), Some(1));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("error: cannot write to standard output: "), "{told}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("error: cannot write to standard output: "), "{message}");
 }

@@ -31,13 +31,13 @@ fn rows_that_fit_are_all_kept() {
     let all_kept = "all rows of the input coresets are kept";
     assert!(scratch.succeed("merge a.parquet b.parquet --size 1000 -o all.parquet").contains(all_kept));
     for method in ["uniform", "sensitivity", "calibrated"] {
-        let told =
+        let message =
             scratch.succeed(&format!("merge a.parquet b.parquet --size 30 --method {method} -o few.parquet"));
-        assert!(!told.contains(all_kept), "{method}: {told}");
+        assert!(!message.contains(all_kept), "{method}: {message}");
     }
     let twice = scratch.run("merge a.parquet b.parquet a.parquet -o twice.parquet");
-    let told = "warning: 'a.parquet' and 'a.parquet' are of the same rows, which now count twice\n";
-    assert_eq!((twice.code, &twice.err[..]), (Some(0), told));
+    let message = "warning: 'a.parquet' and 'a.parquet' contain the same rows, which now count twice\n";
+    assert_eq!((twice.code, &twice.err[..]), (Some(0), message));
     let [a, b, all] = ["a", "b", "all"].map(|name| read_core(&scratch.path(&format!("{name}.parquet"))));
     let joined = |column: &str| [a.floats(column), b.floats(column)].concat();
     assert_eq!(all.floats("weight"), joined("weight"));
@@ -127,9 +127,9 @@ fn the_coreset_with_fewer_levels_can_be_rebuilt() {
         scratch.succeed(&format!("build {name}.csv --label y --size 20 -o {name}.parquet"));
     }
     for (order, again) in [("few.parquet many.parquet", "first"), ("many.parquet few.parquet", "second")] {
-        let told = scratch.run(&format!("merge {order} -o all.parquet")).err;
+        let message = scratch.run(&format!("merge {order} -o all.parquet")).err;
         let help = format!("  help: build the {again} again from its data with --encoding many.parquet\n");
-        assert!(told.ends_with(&help), "{told}");
+        assert!(message.ends_with(&help), "{message}");
     }
     scratch.succeed("build few.csv --encoding many.parquet --size 20 -o few.parquet");
     scratch.succeed("merge few.parquet many.parquet -o all.parquet");
@@ -150,7 +150,7 @@ fn incompatible_coresets_are_rejected_with_the_reason() {
     shard(&scratch, &table, "fewer", 500..1_000, "--size 50 --exclude x2");
     refuses("fewer", "the number of features is '3' in the first and '2' in the second");
     shard(&scratch, &table, "bare", 500..1_000, "--size 50 --no-intercept");
-    refuses("bare", "the intercept is 'there' in the first and 'left out' in the second");
+    refuses("bare", "the intercept is 'fitted' in the first and 'omitted' in the second");
     shard(&scratch, &table, "raw", 500..1_000, "--size 50 --no-standardize");
     refuses("raw", "column 'x1' is scaled in the first and not in the second");
     shard(&scratch, &table, "turned", 500..1_000, "--size 50 --positive 0");

@@ -103,7 +103,7 @@ fn rows_that_cannot_be_predicted_are_located() {
         (
             "post.parquet unseen.csv -o out.csv",
             1,
-            "error: 'unseen.csv', row 2, column 'city': the level 'Chur' was not there when the model was fitted\n  help: treat it as the reference level with --unseen reference\n",
+            "error: 'unseen.csv', row 2, column 'city': the level 'Chur' did not occur when the model was fitted\n  help: treat it as the reference level with --unseen reference\n",
         ),
         (
             "post.parquet missing.csv -o out.csv",
@@ -128,7 +128,7 @@ fn rows_that_cannot_be_predicted_are_located() {
         (
             "post.parquet unseen.csv -o out.txt",
             1,
-            "error: 'out.txt' does not tell by its ending what to write\n  help: end its name in .parquet or .csv\n",
+            "error: 'out.txt' has no extension that determines the format\n  help: use a file name that ends in .parquet or .csv\n",
         ),
         (
             "post.parquet unseen.csv -o out.csv --interval 1",
@@ -141,8 +141,8 @@ fn rows_that_cannot_be_predicted_are_located() {
         assert!(!scratch.path("out.csv").exists(), "{line}");
     }
     let out = scratch.succeed("predict post.parquet unseen.csv -o out.csv --unseen reference");
-    let told = "  1 value was of an unseen level and treated as the reference level\n";
-    assert!(out.ends_with(told), "{out}");
+    let message = "  1 value was of an unseen level treated as the reference level\n";
+    assert!(out.ends_with(message), "{out}");
     let draws = read_core(&scratch.path("post.parquet"));
     let text = String::from_utf8(scratch.read("out.csv")).expect("UTF-8");
     let last: Vec<&str> = text.lines().last().expect("a line").split(',').collect();
@@ -219,7 +219,7 @@ fn exports_contain_the_weighted_rows_and_the_priors() {
     assert_eq!(outcome.code, Some(1));
     assert_eq!(
         outcome.err,
-        "error: 'data.csv' is no file of tithe's\n  help: make a coreset with `tithe build`, or make a posterior with `tithe fit`\n"
+        "error: 'data.csv' was not written by tithe\n  help: make a coreset with `tithe build`, or make a posterior with `tithe fit`\n"
     );
 }
 

@@ -200,8 +200,8 @@ fn a_damaged_state_is_rejected_and_can_be_repaired() {
             .collect();
         let line = FEED.replace("state state", "state copy");
         let message = format!("'copy/{file}' is damaged");
-        let told = refuses(&scratch, &line, &text, 1, &message);
-        assert!(told.contains("--repair"), "{told}");
+        let shown = refuses(&scratch, &line, &text, 1, &message);
+        assert!(shown.contains("--repair"), "{shown}");
         refuses(&scratch, "stream --state copy --snapshot -o never.parquet", "", 1, &message);
         for (name, bytes) in &before {
             assert!(
@@ -243,14 +243,14 @@ fn different_settings_are_rejected_with_the_difference() {
     let message = "the state in 'state' was made with other settings: seed is 0 in the state and 9 now; size is 100 rows in the state and 200 rows now";
     refuses(&scratch, &other, &text, 1, message);
     let other = FEED.replace("--label y", "--label city");
-    refuses(&scratch, &other, &text, 2, "--label 'city' differs from the stream's label 'y'");
+    refuses(&scratch, &other, &text, 2, "--label is 'city', but the stream has the label 'y'");
     scratch.write("full/notes.txt", "mine");
     refuses(
         &scratch,
         &FEED.replace("state state", "state full"),
         &text,
         1,
-        "the state in 'full' is no state of a stream: it holds 'notes.txt'",
+        "the state in 'full' is not the state of a stream: it contains 'notes.txt'",
     );
 }
 
@@ -266,14 +266,14 @@ fn replayed_rows_must_be_the_same() {
         &replay,
         &other,
         1,
-        "the state in 'state' is of other rows than those fed again: the first 2500 rows",
+        "the state in 'state' does not belong to the rows fed again: the first 2500 rows",
     );
     refuses(
         &scratch,
         &replay,
         &rows_of(&text, 0..2_000),
         1,
-        "the state in 'state' counts 500 rows more than were fed again",
+        "the state in 'state' contains 500 more rows than were fed again",
     );
     // The state is unchanged.
     let record = feed(&scratch, &replay, &text);
@@ -287,17 +287,17 @@ fn malformed_rows_are_reported_with_their_number_or_skipped() {
     let mut lines: Vec<&str> = text.lines().collect();
     lines[12_001] = "1.5,abc,Basel,1";
     let broken = lines.join("\n");
-    let told = refuses(
+    let message = refuses(
         &scratch,
         FEED,
         &broken,
         1,
         "'standard input', row 12001, column 'x2': 'abc' is not a number",
     );
-    assert!(told.contains("help:"), "{told}");
+    assert!(message.contains("help:"), "{message}");
     assert!(
-        told.contains(" rows were saved before the error; to feed the same input again, add --replay\n"),
-        "{told}"
+        message.contains(" rows were saved before the error; to feed the same input again, add --replay\n"),
+        "{message}"
     );
     // The rows before it are saved, and the stream can be resumed.
     let manifest: Value = serde_json::from_slice(&scratch.read("state/manifest.json")).expect("JSON");
@@ -335,13 +335,9 @@ fn malformed_rows_are_reported_with_their_number_or_skipped() {
 #[test]
 fn unusable_rows_are_rejected_on_arrival() {
     let text = Mixed::new(5_300).csv();
-    for (row, what, told) in [
+    for (row, what, message) in [
         ("inf,1,Basel,1", "infinite", "'x1' (1 infinite, the first in row 5291)"),
-        (
-            "1,1,Basel,7",
-            "label",
-            "the label has the value '7' in row 5291, and the encoding knows '0' and '1'",
-        ),
+        ("1,1,Basel,7", "label", "the label has the value '7' in row 5291, but the encoding has '0' and '1'"),
         ("1,1,Chur,1", "level", "the level 'Chur' in row 5291"),
     ] {
         let mut lines: Vec<&str> = text.lines().collect();
@@ -354,7 +350,7 @@ fn unusable_rows_are_rejected_on_arrival() {
         assert_eq!(outcome.code, Some(0), "{what}: {outcome:?}");
         let outcome = scratch.run(&line.replace("FILE", "rest.csv"));
         assert_eq!(outcome.code, Some(1), "{what}: {outcome:?}");
-        assert!(outcome.err.contains(told), "{what}: {}", outcome.err);
+        assert!(outcome.err.contains(message), "{what}: {}", outcome.err);
         let whole = scratch.succeed("stream --state state --snapshot -o core.parquet --json");
         let record: Value = serde_json::from_str(&whole).expect("JSON");
         assert_eq!(record["rows"].as_u64(), Some(5_200), "{what}");
@@ -381,7 +377,7 @@ fn different_columns_are_rejected() {
     let scratch = Scratch::with_csv(Mixed::new(1_500).csv());
     let line = FEED.replace("stream", "stream data.csv");
     assert_eq!(scratch.run(&line).code, Some(0));
-    for (columns, told) in [
+    for (columns, message) in [
         ("--exclude x2", "has the feature 'x2', which is now excluded"),
         ("--features x1,city", "has the features x1, x2, city, and now x1, city"),
         ("--features x1,x2,city,z", "has the features x1, x2, city, and now x1, x2, city, z"),
@@ -389,16 +385,16 @@ fn different_columns_are_rejected() {
     ] {
         let outcome = scratch.run(&format!("{line} {columns}"));
         assert_eq!(outcome.code, Some(1), "{columns}: {outcome:?}");
-        assert!(outcome.err.contains(told), "{}", outcome.err);
+        assert!(outcome.err.contains(message), "{}", outcome.err);
     }
     for columns in ["--features x1,x2,city", "--exclude id", "--features city,x2,x1,id --exclude id"] {
         let outcome = scratch.run(&format!("{line} {columns}"));
         assert_eq!(outcome.code, Some(0), "{columns}: {outcome:?}");
     }
-    let told = scratch.run("inspect state").err;
+    let message = scratch.run("inspect state").err;
     assert!(
-        told.starts_with("error: 'state' is the state of a stream\n  help: write a coreset with"),
-        "{told}"
+        message.starts_with("error: 'state' is the state of a stream\n  help: write a coreset with"),
+        "{message}"
     );
 }
 
@@ -452,7 +448,7 @@ fn levels_and_drift() {
         + &"1,2,Bern,0\n".repeat(500)
         + "1,2,Chur,0\n"
         + &"3,2,Bern,1\n".repeat(499);
-    refuses(&scratch, &line, &more, 1, "column 'city': the level 'Chur' in row 4501 was not there");
+    refuses(&scratch, &line, &more, 1, "column 'city': the level 'Chur' in row 4501 did not occur");
     // The remedy in the message works, also for the following rows.
     feed(&scratch, &format!("{line} --unseen reference"), &more);
     for _ in 0..3 {
@@ -541,9 +537,9 @@ fn rows_of_a_slow_source_are_saved_soon() {
     snapshot(&scratch, "state", "now.parquet");
     let (code, said) = interrupt(child);
     assert_eq!(code, Some(1), "{said}");
-    let told = "error: stopped before the end; the rows read are saved, but 'end.parquet' was not written; \
+    let message = "error: stopped before the end; the rows read are saved, but 'end.parquet' was not written; \
                 to resume, run the same command with the rows that follow, or add --replay to feed all rows again\n";
-    assert!(said.contains("300 rows (300 new)") && said.ends_with(told), "{said}");
+    assert!(said.contains("300 rows (300 new)") && said.ends_with(message), "{said}");
     assert!(!scratch.path("end.parquet").exists());
     drop(input);
 }

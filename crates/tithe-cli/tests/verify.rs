@@ -60,7 +60,7 @@ fn resampled_draws_follow_the_full_posterior() {
     let scratch = prepared("calibrated");
     scratch.succeed("verify draws.parquet --data data.csv --write new.parquet --resample");
     assert!(scratch.succeed("inspect new.parquet").contains("nuts"));
-    assert!(!scratch.succeed("inspect new.parquet").contains("drawn anew from others"));
+    assert!(!scratch.succeed("inspect new.parquet").contains("resampled from weighted draws"));
     let again = record(&scratch, "verify new.parquet --data data.csv");
     assert!(number(&again["kl"]) < 1e-12, "{again}");
     scratch.succeed("predict new.parquet data.csv -o out.csv");
@@ -72,7 +72,11 @@ fn inaccurate_draws_are_not_resampled() {
     let line = "verify draws.parquet --data data.csv --write new.parquet";
     let refused = scratch.run(&format!("{line} --resample"));
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.err.contains("too far off to be drawn anew"), "{}", refused.err);
+    assert!(
+        refused.err.contains("too far from the full data's posterior to be resampled"),
+        "{}",
+        refused.err
+    );
     assert!(!scratch.path("new.parquet").exists());
     // Their weights can be written.
     scratch.succeed(line);
@@ -123,9 +127,12 @@ fn a_uniform_coreset_has_a_certificate_too() {
     // The KL from the draws agrees, as far as the posterior is normal.
     let drawn = number(&record(&scratch, "verify draws.parquet --data data.csv")["kl"]);
     assert!((0.3..3.0).contains(&(drawn / kl)), "{drawn} and {kl}");
-    let told = scratch.run(&format!("certify {CORE} --data data.csv"));
-    assert!(told.out.contains("certificate: too small\n"), "no size is suggested for this method: {told:?}");
-    assert!(told.err.contains("calibrated coresets need far fewer rows"), "{told:?}");
+    let message = scratch.run(&format!("certify {CORE} --data data.csv"));
+    assert!(
+        message.out.contains("certificate: too small\n"),
+        "no size is suggested for this method: {message:?}"
+    );
+    assert!(message.err.contains("calibrated coresets need far fewer rows"), "{message:?}");
 }
 
 #[test]
@@ -183,8 +190,8 @@ fn the_search_for_epsilon_needs_a_coreset_with_a_ball() {
     scratch.write("other.csv", Mixed::new(900).csv());
     scratch.succeed("build other.csv --label y --size 50 --method sensitivity -o other.parquet");
     let other = scratch.run(&format!("{line} --coreset other.parquet"));
-    let told = "error: 'other.parquet' is not a coreset of the rows that the posterior was fitted to\n";
-    assert!(other.code == Some(1) && other.err.starts_with(told), "{other:?}");
+    let message = "error: 'other.parquet' is not a coreset of the rows that the posterior was fitted to\n";
+    assert!(other.code == Some(1) && other.err.starts_with(message), "{other:?}");
     let uniform = prepared("uniform");
     let refused = uniform.run(&format!("{line} --coreset {CORE}"));
     assert_eq!(refused.code, Some(2), "{refused:?}");

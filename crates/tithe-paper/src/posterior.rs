@@ -300,12 +300,16 @@ pub fn robustness(profile: Profile, sets: &[Set]) -> Vec<Subset> {
     for repeat in 0..profile.theory_repeats().div_ceil(2) as u64 {
         for &set in sets.iter().filter(|set| [Set::Binary10, Set::Mixture, Set::ChemReact].contains(set)) {
             let default = Subset::new(profile, set, Approach::Coreset, robustness_size(profile), repeat);
-            cells.extend(CLUSTERS.iter().map(|&clusters| Subset { clusters, ..default.clone() }));
-            cells.extend(RADII.iter().map(|&a| Subset { a, ..default.clone() }));
+            let other_clusters = CLUSTERS.iter().map(|&clusters| Subset { clusters, ..default.clone() });
+            let other_radii = RADII.iter().map(|&a| Subset { a, ..default.clone() });
+            for cell in other_clusters.chain(other_radii) {
+                // The default k and a are in both lists.
+                if !cells.contains(&cell) {
+                    cells.push(cell);
+                }
+            }
         }
     }
-    cells.sort_by_key(|cell| cell.repeat);
-    cells.dedup();
     cells
 }
 
@@ -489,6 +493,12 @@ mod tests {
             }
         }
         assert!(cells.iter().all(|cell| ![Set::Binary5, Set::Webspam, Set::CovType].contains(&cell.set)));
+        let has_duplicates = cells.iter().enumerate().any(|(at, cell)| cells[..at].contains(cell));
+        assert!(!has_duplicates, "{} cells", cells.len());
+        assert!(
+            cells.is_sorted_by_key(|cell| cell.repeat),
+            "a run that stops early has all cells of a repeat"
+        );
     }
 
     #[test]

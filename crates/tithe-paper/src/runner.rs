@@ -196,7 +196,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 pub(crate) mod testing {
     use super::{AtomicBool, Error, Mutex, Ordering, Watch, lock};
 
-    /// Records all events; `stop_after` stops the run after so many cells.
+    /// Records all events; `stop_after` stops the run after this many cells.
     #[derive(Default)]
     pub struct Log {
         pub begun: Mutex<Vec<(usize, usize)>>,

@@ -598,7 +598,7 @@ mod tests {
                 assert!(found.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 >= pair[1].1));
                 assert!(found[48].0 - found[0].0 > 0.85 * width && found[0].1 - found[48].1 > 0.85 * height);
             }
-            // The panels are beside each other and inside the chart.
+            // The panels are next to each other and inside the chart.
             let (chart_width, chart_height) =
                 (number(document.root_element(), "width"), number(document.root_element(), "height"));
             assert!(found.iter().all(|(x, y)| *x < chart_width && *y < chart_height));

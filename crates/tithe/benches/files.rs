@@ -1,5 +1,5 @@
-//! Measures building a coreset from files larger than the memory budget: the time per pass as a multiple of only decoding the
-//! file with the same reader, with no rows or some rows kept in memory.
+//! Measures building a coreset from files larger than the memory budget, as a multiple of only decoding the file with the same
+//! reader: a whole calibrated build, and a pass of the method `sensitivity` with no rows or some rows kept in memory.
 //!
 //! `cargo bench -p tithe --bench files -- [ROWS]`, or `-- read FILE…` to decode given files, or
 //! `-- write ROWS FILE` to write a Parquet file for measurements.
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use parquet::basic::Compression;
-use shared::{arguments, paper_settings, timed_build};
+use shared::{arguments, calibrated_settings, paper_settings, timed_build};
 use tables::{decode, write_csv, write_parquet};
 use tithe::data::source::{OpenOptions, Source, open};
 
@@ -80,16 +80,24 @@ fn compare_file(name: &str, path: &Path, rows: usize) -> Outcome<()> {
     // The fastest time of each pass counts, on both sides with the same number of attempts.
     let mut decoded = [f64::INFINITY; PASSES];
     let mut decoding_work = 0.0;
+    let mut calibrated = (f64::INFINITY, 0);
     for _ in 0..ROUNDS {
         let seconds = counted(&mut decoding_work, || bare_decoding(path));
         decoded.iter_mut().zip(seconds).for_each(|(best, now)| *best = best.min(now));
         builds.iter_mut().for_each(|builds| builds.once_more(path));
+        let (seconds, built) = timed_build(opened(path), 0, &calibrated_settings());
+        calibrated = (calibrated.0.min(seconds), built.coreset.provenance.passes);
     }
     let decoding = decoded.iter().sum::<f64>() / PASSES as f64;
     println!(
         "  {name} ({:.0} MB): decoding only: {decoding:.3} s ({:.0} MB/s)",
         bytes / 1e6,
         bytes / 1e6 / decoding,
+    );
+    let (seconds, passes) = calibrated;
+    println!(
+        "    calibrated, no rows kept: {seconds:.3} s, {:.2} times decoding once ({passes} passes)",
+        seconds / decoding
     );
     for Builds { kept, phases, work, .. } in builds {
         let pass = phases.iter().map(|(_, seconds)| seconds).sum::<f64>() / PASSES as f64;

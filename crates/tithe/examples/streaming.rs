@@ -3,7 +3,7 @@
 //! `cargo run --release -p tithe --example streaming [-- [--seeds N] [--block ROWS] [--size M] [--only] [NAME…]]`
 //!
 //! NAME is mixture, binary10 or covtype, or merge for 64 separately built shards of covtype, merged in a random order. `--only`
-//! runs only the default method. Files are read from the directory in `TITHE_DATA`, or from `../shared/data` beside the
+//! runs only the default method. Files are read from the directory in `TITHE_DATA`, or from `../shared/data` next to the
 //! repository; missing files are skipped. Each seed has its own order of rows.
 
 use std::path::PathBuf;

@@ -27,7 +27,7 @@
 //! The method starts from Huggins, Campbell and Broderick, *Coresets for Scalable Bayesian Logistic Regression* (2016), whose
 //! notation the sources use: rows `x_n`, labels `y_n ∈ {−1, +1}`, `z_n = y_n x_n`, `φ(s) = ln(1 + e^{−s})`, log-likelihood
 //! `L(θ) = −Σ w_n φ(z_n·θ)`. The [default method](Method::Calibrated) goes past the paper: it weights the rows so that
-//! gradient and Hessian at the full data's mode are matched, and its [`Certificate`] measures what it reached.
+//! gradient and Hessian at the full data's mode are matched, and its [`Certificate`] measures the remaining difference.
 //!
 //! The crate exports what is listed here and nothing else. The feature `internals` makes all modules public for the other
 //! crates of this project; it comes with no promise of stability.
@@ -121,10 +121,12 @@ pub use coreset::{Coreset, Method};
 pub use encoding::Unseen;
 pub use encoding::survey::EncodingSettings;
 pub use engine::Missing;
-pub use mcmc::diagnostics::{CoefficientSummary, Finding, Trouble};
+pub use mcmc::diagnostics::CoefficientSummary;
 pub use mcmc::discrepancy::Discrepancy;
+pub use mcmc::findings::{Finding, Trouble};
 pub use mcmc::{Sampler, Settings as DrawSettings};
 pub use model::{Prior, PriorChoice};
 pub use results::fit::{Fit, FitSettings};
 pub use results::predict::{PredictSettings, Prediction};
 pub use results::verify::{Figures, Judgement, Verification, VerifySettings};
+pub use stream::{Stream, StreamSettings};

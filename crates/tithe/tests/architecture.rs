@@ -1,5 +1,5 @@
-//! The library's folders are stages, and data flows one way through them: no file imports from a later stage, and no two
-//! files import each other, directly or by way of others.
+//! The library's folders are stages, and data flows one way through them: no file imports from a later stage, and there
+//! are no cycles of imports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -43,7 +43,7 @@ fn the_stages_are_those_that_contributing_states() {
 fn every_file_and_folder_opens_with_a_sentence() {
     for file in source_files() {
         let text = fs::read_to_string(&file).expect("a source file");
-        assert!(text.starts_with("//! "), "{} does not say what it is for", file.display());
+        assert!(text.starts_with("//! "), "{} does not start with a sentence on its purpose", file.display());
     }
 }
 
@@ -82,7 +82,7 @@ fn the_checks_see_cycles_and_braces() {
     assert_eq!(path_back(&cycle, "d"), None);
 }
 
-/// A way along imports from a file back to itself.
+/// A path of imports from a file back to itself, if there is one.
 fn path_back(imports: &Imports, start: &str) -> Option<Vec<String>> {
     let mut seen = BTreeSet::new();
     let mut paths = vec![vec![start.to_string()]];
@@ -125,7 +125,7 @@ fn imports() -> Imports {
         .collect()
 }
 
-/// Every path that starts with `crate::`, with lists in braces written out. Re-exports do not count, nor do comments.
+/// All paths that start with `crate::`, with lists in braces expanded. Re-exports and comments do not count.
 fn imported_paths(code: &str) -> Vec<String> {
     let code: String = code
         .lines()
@@ -133,11 +133,11 @@ fn imported_paths(code: &str) -> Vec<String> {
         .flat_map(|line| [line, "\n"])
         .collect::<String>()
         .replace("pub use crate::", "re-export ");
-    code.split("crate::").skip(1).flat_map(|rest| written_out(rest).0).collect()
+    code.split("crate::").skip(1).flat_map(|rest| expanded(rest).0).collect()
 }
 
-/// The paths at the start of a text, and how long they are.
-fn written_out(text: &str) -> (Vec<String>, usize) {
+/// The paths at the start of a text, and the length of the text that they take.
+fn expanded(text: &str) -> (Vec<String>, usize) {
     let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let end = text.find(|c| !is_path(c)).unwrap_or(text.len());
     let head = text[..end].trim_end_matches(':');
@@ -146,7 +146,7 @@ fn written_out(text: &str) -> (Vec<String>, usize) {
     }
     let (mut paths, mut at) = (Vec::new(), end + 1);
     while !text[at..].starts_with('}') {
-        let (inner, length) = written_out(&text[at..]);
+        let (inner, length) = expanded(&text[at..]);
         for path in inner.into_iter().filter(|_| length > 0) {
             paths.push(if path == "self" { head.to_string() } else { format!("{head}::{path}") });
         }

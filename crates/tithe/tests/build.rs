@@ -33,7 +33,7 @@ fn binary5_is_its_distinct_rows_with_their_counts() {
     assert_eq!(coreset.rows.len(), 32);
     assert_eq!(coreset.weights.iter().sum::<f64>(), rows as f64);
 
-    // Counted independently.
+    // Counted without the engine.
     let data = Recipe::Binary5.data(Seed(7), rows);
     let mut counts = std::collections::HashMap::new();
     for n in 0..rows {
@@ -99,7 +99,7 @@ fn size_larger_than_the_data_keeps_it_whole() {
 }
 
 /// `Σ γ f` over 2,000 seeds has mean `Σ f` within 4 standard errors, for several f at once: with 5 functions
-/// and 2 methods a right program fails with probability below 10 · 6.4e-5 (seeds are fixed).
+/// and 2 methods a correct program fails with probability below 10 · 6.4e-5 (seeds are fixed).
 #[test]
 fn weighted_sums_are_unbiased() {
     let rows = 3_000;

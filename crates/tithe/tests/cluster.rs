@@ -1,4 +1,4 @@
-//! The engine for data on many machines: partitions kept apart give what one machine gives.
+//! The engine for data on many machines: separate partitions give the same result as one machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,12 +23,12 @@ use tithe::results::verify::{VerifySettings, verify};
 #[derive(Clone, Copy)]
 enum Change {
     LosesARow,
-    /// The rows of the second partition come in its place.
+    /// The first partition returns the rows of the second.
     IsAnother,
     IsReversed,
 }
 
-/// A cluster in this process: each task is done twice and out of order, as when machines fail.
+/// A cluster in this process. It runs each task twice and out of order, as a real one does when machines fail.
 struct Here {
     partitions: Vec<RecordBatch>,
     joined: Option<usize>,
@@ -53,7 +53,7 @@ impl Here {
             Some(Change::IsAnother) => batch = self.partitions[1].clone(),
             Some(Change::IsReversed) | None => {}
         }
-        // Batches of a hundred rows: blocks are put together from them.
+        // Batches of a hundred rows, from which blocks are assembled.
         let mut pieces: Vec<_> = (0..batch.num_rows())
             .step_by(100)
             .map(|at| Ok(batch.slice(at, 100.min(batch.num_rows() - at))))
@@ -75,7 +75,7 @@ impl Cluster for Here {
         let mut outcomes = Vec::new();
         for number in 0..self.partitions.len() {
             let outcome = self.one(task, number, run)?;
-            assert_eq!(outcome, self.one(task, number, run)?, "a task tried again gives the same bytes");
+            assert_eq!(outcome, self.one(task, number, run)?, "a repeated task gives the same bytes");
             outcomes.push(outcome);
         }
         if let Some(size) = self.joined {
@@ -131,7 +131,7 @@ fn built_locally(all: &RecordBatch, block_rows: usize, method: Method) -> Vec<u8
 }
 
 #[test]
-fn partitions_that_are_blocks_give_the_bytes_of_one_machine() {
+fn partitions_of_one_block_give_the_bytes_of_one_machine() {
     let all = data(20_000);
     for method in [Method::Calibrated, Method::Sensitivity, Method::Uniform] {
         let here = Here::new(split(&all, &[4000; 5]));
@@ -151,14 +151,14 @@ fn partitions_of_many_blocks_and_of_none_agree_with_one_machine() {
     let certificate = built.provenance.calibration.as_ref().expect("a certificate");
     assert!(certificate.certificate.normal.kl < 1e-3, "{}", certificate.certificate.normal.kl);
 
-    // Rows stand where the coreset says: their values are those of the data at these positions.
+    // The values of each row are those of the data at its position.
     let x = all.column(3).as_any().downcast_ref::<Float64Array>().expect("numbers");
     let tithe::data::block::Column::Number(kept) = &built.rows.segment.columns[3] else { panic!("numbers") };
     for (position, value) in built.rows.positions.iter().zip(kept.iter()) {
         assert_eq!(x.value(*position as usize), *value);
     }
 
-    // The same rows are recognised, however they are split.
+    // The fingerprint does not depend on the partitions.
     let fit = fit_coreset(&built, &FitSettings::default(), &Silent).expect("a fit");
     let other = Here::new(split(&all, &[15_000, 5000]));
     let engine = ClusterEngine::new(&other, table(&all), Missing::Error, None, &Silent).expect("an engine");
@@ -167,8 +167,8 @@ fn partitions_of_many_blocks_and_of_none_agree_with_one_machine() {
 }
 
 #[test]
-fn joined_outcomes_give_the_same_choice_of_rows() {
-    // Sums differ in the last digits with the order of adding; which rows win does not.
+fn joined_outcomes_select_the_same_rows() {
+    // Sums depend on the order of addition in their last digits; the selected rows do not.
     let all = data(6000);
     let sizes = [600; 10];
     let alone = Here::new(split(&all, &sizes));
@@ -187,7 +187,7 @@ fn joined_outcomes_give_the_same_choice_of_rows() {
 /// χ² of the rows chosen from each twentieth of the data, partitions against one machine, over many seeds: χ²(19) exceeds 54 with
 /// probability 3e-5, and distinct rows vary less than that distribution supposes (fixed seeds).
 #[test]
-fn rows_are_chosen_as_often_as_on_one_machine() {
+fn rows_are_selected_as_often_as_on_one_machine() {
     let all = data(2000);
     let chosen = |here: Option<&Here>| {
         let mut counts = [0.0f64; 20];
@@ -199,7 +199,7 @@ fn rows_are_chosen_as_often_as_on_one_machine() {
                     build_on(&engine.expect("an engine"), &settings)
                 }
                 None => {
-                    // Another seed: the same one might choose the same rows.
+                    // Another seed, because the same one could select the same rows.
                     let settings = BuildSettings { seed: Seed(seed + 10_000), ..settings };
                     let engine = LocalEngine::new(table(&all), &EngineSettings::default(), &Silent);
                     build_on(&engine.expect("an engine"), &settings)
@@ -217,7 +217,7 @@ fn rows_are_chosen_as_often_as_on_one_machine() {
     assert!(chi < 54.0, "chi squared {chi}: {apart:?} and {together:?}");
 }
 
-/// Rows that are kept whole, a size that a guarantee asks for, and distinct rows with their counts.
+/// All rows kept, a size computed from a guarantee, and distinct rows with their counts.
 #[test]
 fn exact_coresets_and_guarantees_are_the_same_and_notice_other_rows() {
     let all = data(3000);
@@ -225,7 +225,7 @@ fn exact_coresets_and_guarantees_are_the_same_and_notice_other_rows() {
     let numbers = |of: &dyn Fn(usize) -> f64| -> ArrayRef {
         Arc::new(Float64Array::from_iter_values((0..3000).map(of)))
     };
-    // The second half has other counts of its rows than the first.
+    // Distinct rows occur with other frequencies in the second half than in the first.
     let few = RecordBatch::try_from_iter([
         ("x", numbers(&|i| (i * i % (4 + i / 1500)) as f64)),
         ("y", numbers(&third)),
@@ -258,7 +258,7 @@ fn exact_coresets_and_guarantees_are_the_same_and_notice_other_rows() {
                 let error = built(&Here { changes, ..Here::new(split(rows, &[1500, 1500])) });
                 let error = error.expect_err("other rows").to_string();
                 assert!(
-                    error.contains("the rows are not those that the columns were learnt from"),
+                    error.contains("the rows are not those that the encoding was learnt from"),
                     "{method:?} {size:?}: {error}"
                 );
             }
@@ -267,7 +267,7 @@ fn exact_coresets_and_guarantees_are_the_same_and_notice_other_rows() {
 }
 
 #[test]
-fn data_that_changes_between_passes_is_refused() {
+fn data_that_changes_between_passes_is_rejected() {
     let all = data(5000);
     let changed = |method, from, change| {
         let here = Here { changes: Some((from, change)), ..Here::new(split(&all, &[2500, 2500])) };
@@ -285,10 +285,10 @@ fn data_that_changes_between_passes_is_refused() {
         last = passes.runs.load(Ordering::Relaxed) - 1;
         for from in 1..=last {
             let others = changed(method, from, Change::IsAnother);
-            assert!(others.contains("the rows are not those that the columns were learnt from"), "{others}");
+            assert!(others.contains("the rows are not those that the encoding was learnt from"), "{others}");
         }
     }
-    // In another order they are the same.
+    // The same rows in another order are the same data.
     let here = Here { changes: Some((last, Change::IsReversed)), ..Here::new(split(&all, &[2500, 2500])) };
     let engine =
         ClusterEngine::new(&here, table(&all), Missing::Error, Some(1000), &Silent).expect("an engine");

@@ -1,4 +1,4 @@
-//! Clustering: reproducible, weighted as if rows were repeated, and content with few distinct points.
+//! Clustering is reproducible, treats a weight as a number of repeated rows, and accepts few distinct points.
 
 use proptest::prelude::*;
 use tithe::base::rng::Seed;
@@ -81,7 +81,7 @@ proptest! {
 
     #[test]
     fn more_centres_are_never_worse_than_one(rows in rows(), k in 1usize..7, seed: u64) {
-        // One centre ends at the mean; the means of groups are at least as near to their rows.
+        // A single centre is the mean; the means of clusters are at least as near to their rows.
         let points = points(&rows);
         let one = groups(&points, &centers(&points, 1, Seed(seed))).score;
         let more = groups(&points, &centers(&points, k, Seed(seed))).score;
@@ -102,11 +102,11 @@ fn fewer_distinct_points_than_centres_give_one_centre_each() {
 }
 
 #[test]
-fn far_apart_heaps_are_found() {
+fn well_separated_clusters_are_found() {
     let rows: Vec<([f64; 2], f64)> = (0..400)
         .map(|n| ([100.0 * f64::from(n % 4) + f64::from(n) * 1e-3, -100.0 * f64::from(n % 4)], 1.0))
         .collect();
-    // A start misses a heap only where D² weighting picks within one heap again: with probability below 1e-4.
+    // Seeding misses a cluster only if D² weighting picks twice within one cluster: probability below 1e-4.
     let masses = groups(&points(&rows), &centers(&points(&rows), 4, Seed(5))).mass;
     assert_eq!(masses, [100.0; 4]);
 }

@@ -1,4 +1,4 @@
-//! Discrepancies against values computed by direct sums, and scores against what is known of the posteriors.
+//! Discrepancies against values computed by direct sums, and scores against known properties of the posteriors.
 
 use serde::Deserialize;
 use tithe::results::mmd::{Kernel, by_moments, by_pairs, mmd_squared};
@@ -20,7 +20,7 @@ struct Value {
 #[test]
 fn discrepancies_agree_with_direct_sums() {
     let oracle: Oracle =
-        serde_json::from_str(include_str!("fixtures/mmd.json")).expect("the fixture is as described");
+        serde_json::from_str(include_str!("fixtures/mmd.json")).expect("a fixture of the expected form");
     let (a, b) = (oracle.a.concat(), oracle.b.concat());
     assert!(!oracle.values.is_empty());
     for Value { degree, offset, mmd2 } in oracle.values {

@@ -31,7 +31,7 @@ struct Smoothed {
 }
 
 fn oracle() -> Oracle {
-    serde_json::from_str(include_str!("fixtures/diagnostics.json")).expect("the fixture is as described")
+    serde_json::from_str(include_str!("fixtures/diagnostics.json")).expect("a fixture of the expected form")
 }
 
 #[track_caller]

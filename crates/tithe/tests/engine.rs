@@ -1,4 +1,4 @@
-//! The local engine: the same blocks wherever units end, and the failure that comes first in the data.
+//! The local engine gives the same blocks wherever units end, and reports the first failure in the data.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use tithe::data::table::{Roles, Table};
 use tithe::engine::pass::Pass;
 use tithe::engine::{Engine, EngineSettings, LocalEngine, Missing};
 
-/// Rows 0, 1, 2, … in units of given sizes, each handed over in pieces of at most `piece` rows.
+/// Rows 0, 1, 2, … in units of given sizes, each delivered in pieces of at most `piece` rows.
 #[derive(Clone, Debug)]
 struct Cut {
     fields: Vec<Field>,
     units: Vec<usize>,
     piece: usize,
-    /// Whether units know their place.
+    /// True if units know their position.
     placed: bool,
     /// Units that fail at their second row.
     failing: Vec<usize>,
     /// The unit at which the scan itself fails.
     scan_fails: Option<usize>,
-    /// Every how many rows one has no value.
+    /// One row in so many has a missing value.
     hole: usize,
-    /// Rows that later scans lack at the end.
+    /// Number of rows missing at the end of later scans.
     shrinks: usize,
-    /// Rows that are there, but are not told of.
-    untold: usize,
+    /// Number of rows that the source has beyond those it announces.
+    unannounced: usize,
     /// Rows decoded so far.
     decoded: Arc<AtomicUsize>,
     scans: Arc<AtomicUsize>,
@@ -53,7 +53,7 @@ impl Cut {
             scan_fails: None,
             hole: usize::MAX,
             shrinks: 0,
-            untold: 0,
+            unannounced: 0,
             decoded: Arc::default(),
             scans: Arc::default(),
         }
@@ -66,7 +66,7 @@ impl Source for Cut {
     }
 
     fn rows(&self) -> Option<u64> {
-        self.placed.then(|| (self.units.iter().sum::<usize>() - self.untold) as u64)
+        self.placed.then(|| (self.units.iter().sum::<usize>() - self.unannounced) as u64)
     }
 
     fn scan(&self, columns: &[usize]) -> Result<Box<dyn Scan>> {
@@ -139,7 +139,7 @@ impl Unit for CutUnit {
     }
 }
 
-/// Writes down every block.
+/// Records every block.
 #[derive(serde::Serialize)]
 struct Protocol;
 
@@ -226,7 +226,8 @@ proptest! {
             .collect();
         let cut = Cut { hole, ..Cut::new(units.clone(), piece, placed) };
         let engine = engine(&cut, threads, memory, block_rows);
-        // Decoded; and then what fits from memory, all units of which some row does not fit decoded again.
+        // Every row is decoded once; then the blocks that fit come from memory, and units with a row outside them are decoded
+        // again.
         let kept = (memory as usize / ROW_BYTES / block_rows * block_rows).min(rows);
         let kept = if rows * ROW_BYTES <= memory as usize { rows } else { kept };
         let ends = units.iter().scan(0, |end, unit| { *end += unit; Some(*end) });
@@ -243,7 +244,7 @@ proptest! {
     }
 
     #[test]
-    fn the_first_block_that_fails_is_the_one_told_kept_or_not(
+    fn the_first_block_that_fails_is_reported(
         units in prop::collection::vec(10usize..40, 2..12),
         placed: bool,
         threads in 1usize..5,
@@ -253,16 +254,16 @@ proptest! {
         let blocks = units.iter().sum::<usize>().div_ceil(16);
         let failing = failing.index(blocks) as u64;
         let engine = engine(&Cut::new(units, 7, placed), threads, memory, 16);
-        let told = format!("the data changed between two passes: block {failing}");
-        // In the first pass, which then keeps nothing; and again when some blocks are kept.
-        prop_assert_eq!(engine.run(&Failing(vec![failing])).expect_err("a failure").to_string(), &told[..]);
+        let expected = format!("the data changed between two passes: block {failing}");
+        // The first pass fails and keeps nothing; then a pass with some blocks in memory fails.
+        prop_assert_eq!(engine.run(&Failing(vec![failing])).expect_err("a failure").to_string(), &expected[..]);
         let seen = engine.run(&Protocol).expect("no failure").expect("blocks");
         prop_assert_eq!(seen.len(), blocks);
-        prop_assert_eq!(engine.run(&Failing(vec![failing])).expect_err("a failure").to_string(), &told[..]);
+        prop_assert_eq!(engine.run(&Failing(vec![failing])).expect_err("a failure").to_string(), &expected[..]);
         let kept = memory as usize / ROW_BYTES / 16;
         if (failing as usize) < kept && kept < blocks {
             let both = Failing(vec![failing, blocks as u64 - 1]);
-            prop_assert_eq!(engine.run(&both).expect_err("a failure").to_string(), &told[..]);
+            prop_assert_eq!(engine.run(&both).expect_err("a failure").to_string(), &expected[..]);
         }
     }
 
@@ -283,20 +284,20 @@ proptest! {
     }
 
     #[test]
-    fn more_rows_than_were_told_of_are_refused(
+    fn more_rows_than_announced_are_rejected(
         units in prop::collection::vec(10usize..40, 1..12),
-        untold in 1usize..10,
+        unannounced in 1usize..10,
         threads in 1usize..5,
         memory in prop_oneof![Just(0), Just(u64::MAX)],
     ) {
         let rows = units.iter().sum::<usize>();
-        let cut = Cut { untold, ..Cut::new(units, 7, true) };
+        let cut = Cut { unannounced, ..Cut::new(units, 7, true) };
         let error = engine(&cut, threads, memory, 16).run(&Protocol).expect_err("too many rows").to_string();
-        prop_assert!(error.ends_with(&format!("it was to have {} rows, and had {rows}", rows - untold)), "{error}");
+        prop_assert!(error.ends_with(&format!("the source announced {} rows, but had {rows}", rows - unannounced)), "{error}");
     }
 
     #[test]
-    fn the_first_failure_of_the_data_is_the_one_told(
+    fn the_first_failure_in_the_data_is_reported(
         units in prop::collection::vec(2usize..40, 1..12),
         failing in prop::collection::vec(0usize..12, 1..4),
         placed: bool,
@@ -343,7 +344,7 @@ fn a_file_that_is_replaced_between_two_passes_is_noticed() {
                     format!("the data changed between two passes: '{name}' was written to or replaced");
                 assert_eq!(error.to_string(), what);
             }
-            // What is in memory does not change.
+            // Rows in memory do not change.
             (1.., Ok(_)) => {}
             (_, outcome) => panic!("{memory}: {outcome:?}"),
         }
@@ -351,7 +352,7 @@ fn a_file_that_is_replaced_between_two_passes_is_noticed() {
 }
 
 #[test]
-fn nothing_is_no_state() {
+fn no_blocks_give_no_state() {
     let engine = engine(&Cut::new(Vec::new(), 1, true), 2, 0, 8);
     assert!(engine.run(&Protocol).expect("no failure").is_none());
 }

@@ -1,7 +1,7 @@
-//! How near calibrated coresets come to the full data's posterior on real data, by a Newton's method and a KL of the test's
-//! own: only the rows' positions and weights are taken from the coreset.
+//! The KL of calibrated coresets to the full data's posterior on real data. The test computes mode and KL itself and takes only
+//! positions and weights of rows from the coreset.
 //!
-//! The data is looked for in `TITHE_DATA`, or beside the repository in `../shared/data`.
+//! The data is read from the directory in `TITHE_DATA`, or from `../shared/data` next to the repository.
 
 use std::path::PathBuf;
 
@@ -99,7 +99,7 @@ fn solve_upper(l: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
     x
 }
 
-/// The mode and the lower triangle of the negative Hessian there, by plain Newton steps, halved while they lose.
+/// The mode and the lower triangle of the negative Hessian there, by plain Newton steps, halved while they lower the value.
 fn laplace(rows: &[(&[f64], f64)], dim: usize) -> (Vec<f64>, Vec<Vec<f64>>) {
     let objective = |theta: &[f64]| {
         let fit: f64 = rows
@@ -132,7 +132,7 @@ fn laplace(rows: &[(&[f64], f64)], dim: usize) -> (Vec<f64>, Vec<Vec<f64>>) {
         let step = solve_upper(&l, &solve_lower(&l, &gradient));
         let decrement: f64 = step.iter().zip(&gradient).map(|(s, g)| s * g).sum();
         if decrement < 1e-9 {
-            // One more step leaves nothing that matters.
+            // The error after one more step is negligible.
             theta.iter_mut().zip(&step).for_each(|(t, s)| *t -= s);
             return (theta, hessian);
         }
@@ -168,8 +168,8 @@ fn kl(a: &(Vec<f64>, Vec<Vec<f64>>), b: &(Vec<f64>, Vec<Vec<f64>>)) -> f64 {
     0.5 * (trace - dim as f64 + square + log_det)
 }
 
-/// Three seeds; none above ten times what the median may be, and the certificate within a factor 2 where it says more
-/// than rounding.
+/// Three seeds: the median is below the limit, none is above ten times the limit, and the certificate is within a factor of 2 of
+/// the KL unless both are rounding errors.
 fn check(name: &str, size: usize, limit: f64) {
     let Some(file) = data_file(name) else { return };
     let all = rows(&file);
@@ -194,9 +194,9 @@ fn check(name: &str, size: usize, limit: f64) {
         if let Some(facts) = &coreset.provenance.calibration
             && own < 0.5
         {
-            let told = facts.certificate.normal.kl;
-            let near = (0.5..2.0).contains(&(told / own)) || (own < 1e-6 && told < 1e-6);
-            assert!(near, "{name}, seed {seed}: the certificate says {told}, and it is {own}");
+            let certified = facts.certificate.normal.kl;
+            let near = (0.5..2.0).contains(&(certified / own)) || (own < 1e-6 && certified < 1e-6);
+            assert!(near, "{name}, seed {seed}: certified {certified}, measured {own}");
         }
         found.push(own);
     }

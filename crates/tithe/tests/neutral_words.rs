@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// All Rust files of a folder and the folders in it.
+/// All Rust files in a folder and its subfolders.
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {
@@ -24,7 +24,7 @@ fn names_a_flag(line: &str) -> bool {
     flag || command
 }
 
-/// The lines of the code itself: no comments, and nothing from the test module on.
+/// The lines of code, without comments and without the test module at the end.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let without_tests = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     without_tests.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"))

@@ -1,4 +1,4 @@
-//! What the paper says of sensitivities (its Figure 1) and of the guarantee (Theorem 3.2), on generated data.
+//! The paper's claims about sensitivities (Figure 1) and its guarantee (Theorem 3.2), on generated data.
 
 use tithe::base::rng::{Purpose, Rng, Seed, open_unit};
 use tithe::coreset::build::{BuildSettings, build};
@@ -19,7 +19,7 @@ fn plain_build(columns: Vec<(String, Vec<f64>)>, settings: BuildSettings) -> Cor
 
 /// The mean sensitivity bound `m̄` on Binary10: the median over seven clusterings. About one k-means++ start in
 /// ten ends in a poor clustering, whose bound is twice as large at any number of rows; a mean over few
-/// clusterings would tell how many of those it met.
+/// clusterings would depend on how many of them are poor.
 fn mean_bound(rows: usize, clusters: usize, radius: f64) -> f64 {
     let columns = Recipe::Binary10.data(Seed(11), rows).columns();
     let mut bounds: Vec<f64> = (0..7)
@@ -50,7 +50,7 @@ fn the_mean_bound_does_not_grow_with_the_number_of_rows() {
 #[test]
 fn the_mean_bound_grows_with_the_radius_about_exponentially() {
     let bounds: Vec<f64> = (1..=5).map(|radius| mean_bound(20_000, 6, f64::from(radius))).collect();
-    // The logarithm grows by steps that are alike: neither like a power of R, whose steps shrink as 1/R (the
+    // The logarithm grows by equal steps: neither like a power of R, whose steps shrink as 1/R (the
     // last would be a third of the first), nor faster than exponentially.
     let steps: Vec<f64> = bounds.windows(2).map(|pair| (pair[1] / pair[0]).ln()).collect();
     assert!(steps.iter().all(|step| (0.3..1.5).contains(step)), "{bounds:?}: {steps:?}");
@@ -76,8 +76,8 @@ fn negative_log_likelihood(points: &[([f64; 2], f64)], theta: [f64; 2]) -> f64 {
     points.iter().map(|(z, w)| w * (-(z[0] * theta[0] + z[1] * theta[1])).exp().ln_1p()).sum()
 }
 
-/// Tight data in two dimensions has small sensitivities, so few rows are guaranteed to do. By the theorem each
-/// seed may fail with probability δ = 0.01, by the slack in its constant far less often: 50 of 50 must hold.
+/// Concentrated data in two dimensions has small sensitivities, so the guarantee needs few rows. By the theorem each
+/// seed fails with probability at most δ = 0.01; its constant is conservative, so all 50 must hold.
 #[test]
 fn the_guarantee_holds() {
     let (rows, radius, epsilon) = (6_000, 1.0, 0.2);
@@ -120,6 +120,6 @@ fn the_guarantee_holds() {
         }
     }
     assert!(worst < epsilon, "{worst}");
-    // The test can see errors at all: selection is not exact.
+    // The test can detect errors: the coreset is not exact.
     assert!(worst > 1e-3, "{worst}");
 }

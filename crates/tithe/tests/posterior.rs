@@ -5,8 +5,9 @@ use serde::Deserialize;
 use tithe::base::progress::{Event, Observer, Silent};
 use tithe::base::rng::{Purpose, Rng, Seed, open_unit};
 use tithe::data::points::Points;
-use tithe::mcmc::diagnostics::{self, Trouble};
+use tithe::mcmc::diagnostics;
 use tithe::mcmc::draws::{Draws, Stats};
+use tithe::mcmc::findings::{self, Trouble};
 use tithe::mcmc::{self, Sampler, Settings};
 use tithe::model::{LogDensity, Posterior, Prior, Priors};
 
@@ -37,8 +38,8 @@ struct Known {
 
 /// Calls `check` with every posterior of the oracle.
 fn every_known_posterior(check: impl Fn(&str, &Points, &Priors, &Known)) {
-    let oracle: Oracle =
-        serde_json::from_str(include_str!("fixtures/posterior.json")).expect("the fixture is as described");
+    let oracle: Oracle = serde_json::from_str(include_str!("fixtures/posterior.json"))
+        .expect("a fixture of the expected form");
     for set in &oracle.sets {
         let dim = set.z[0].len();
         let points = Points::from_rows(dim, set.z.iter().map(Vec::as_slice).zip(set.w.iter().copied()));
@@ -77,7 +78,7 @@ fn modes_and_covariances_are_exact() {
     });
 }
 
-/// Means and sds within 4 combined Monte Carlo errors: 36 comparisons for each sampler, so a right sampler fails for
+/// Means and sds within 4 combined Monte Carlo errors: 36 comparisons per sampler, so a correct sampler fails for
 /// fewer than one seed in 400.
 fn moments_agree(sampler: Sampler, settings: Settings) {
     every_known_posterior(|name, points, priors, known| {
@@ -85,9 +86,19 @@ fn moments_agree(sampler: Sampler, settings: Settings) {
         for (i, ours) in diagnostics::summary(&draws).iter().enumerate() {
             assert!(ours.r_hat < 1.02, "{name}, {}: {ours:?}", ours.name);
             let error = (ours.mean - known.mean[i]) / ours.mcse_mean.hypot(known.mcse_mean[i]);
-            assert!(error.abs() < 4.0, "{name}, {}: mean {} is {error} errors off", ours.name, ours.mean);
+            assert!(
+                error.abs() < 4.0,
+                "{name}, {}: mean {} has an error of {error} standard errors",
+                ours.name,
+                ours.mean
+            );
             let error = (ours.sd - known.sd[i]) / ours.mcse_sd.hypot(known.mcse_sd[i]);
-            assert!(error.abs() < 4.0, "{name}, {}: sd {} is {error} errors off", ours.name, ours.sd);
+            assert!(
+                error.abs() < 4.0,
+                "{name}, {}: sd {} has an error of {error} standard errors",
+                ours.name,
+                ours.sd
+            );
         }
     });
 }
@@ -139,7 +150,7 @@ fn simulated(rng: &mut Rng, theta: &[f64], rows: usize) -> Points {
 
 /// Simulation-based calibration (Talts et al. 2018): with θ from the prior and data from θ, the rank of θ among
 /// posterior draws is uniform. 200 replications, 10 bins, χ² with 9 degrees of freedom for each of three coefficients
-/// and for the log-density; 31.7 is its 99.98 % quantile, so that a right sampler fails for one seed in 1000.
+/// and for the log-density; 31.7 is its 99.98 % quantile, so a correct sampler fails for one seed in 1000.
 fn ranks_are_uniform(sampler: Sampler, settings: Settings, thin: usize) {
     const REPLICATIONS: u64 = 200;
     const BINS: usize = 10;
@@ -158,7 +169,7 @@ fn ranks_are_uniform(sampler: Sampler, settings: Settings, thin: usize) {
         let settings = Settings { chains: 1, seed: Seed(1000 + replication), ..settings };
         let draws = draw(&points, &priors, sampler, &settings);
         let kept: Vec<&[f64]> = draws.rows().skip(thin - 1).step_by(thin).collect();
-        // 99 draws leave 100 ranks, ten a bin.
+        // 99 draws give 100 ranks, ten per bin.
         assert_eq!(kept.len(), 99);
         for i in 0..dim {
             let rank = kept.iter().filter(|draw| draw[i] < theta[i]).count();
@@ -189,7 +200,7 @@ fn mala_is_calibrated() {
 }
 
 /// Spike-and-slab by Gibbs on its indicator form: indicators given coefficients, then each coefficient given its
-/// indicator by random-walk Metropolis steps. Gives the sweeps' indicators and coefficients, a series for each.
+/// indicator by random-walk Metropolis steps. Returns a series of indicators and of coefficients.
 fn by_gibbs(
     points: &Points,
     spike: f64,
@@ -212,7 +223,7 @@ fn by_gibbs(
             let (wide, narrow) = (inclusion * density(slab), (1.0 - inclusion) * density(spike));
             included[d] = open_unit(&mut rng) * (wide + narrow) <= wide;
             let scale = if included[d] { slab } else { spike };
-            // Several widths serve both the spike and the slab.
+            // Proposals of several widths, for the spike and for the slab.
             for width in [0.05, 0.2, 0.6] {
                 let noise: f64 = StandardNormal.sample(&mut rng);
                 let change = width * noise;
@@ -251,9 +262,9 @@ fn spike_and_slab_finds_the_three_true_coefficients_and_agrees_with_gibbs() {
         assert!(if d < 3 { inclusion.mean > 0.95 } else { inclusion.mean < 0.5 }, "{d}: {inclusion:?}");
         let ours = diagnostics::summarise("x", &draws.coefficient(d));
         assert!(ours.r_hat < 1.02, "{ours:?}");
-        // Twenty comparisons within 4.5 combined errors: a right answer fails for one seed in 7000. An indicator that
-        // never changed shows no error of its own; an excursion lasts some ten sweeps, so 10/8000 is its resolution.
-        // (With 150,000 sweeps, too slow for here, all agree with a tenth of that.)
+        // Twenty comparisons within 4.5 combined errors: a correct answer fails for one seed in 7000. The standard error of an
+        // indicator that never changes is 0; an excursion lasts some ten sweeps, so 10/8000 is its resolution.
+        // (With 150,000 sweeps, which are too slow for this test, all agree within a tenth of that.)
         let (share, mean) = (
             diagnostics::summarise("share", &indicators[d..=d]),
             diagnostics::summarise("mean", &coefficients[d..=d]),
@@ -262,7 +273,7 @@ fn spike_and_slab_finds_the_three_true_coefficients_and_agrees_with_gibbs() {
         assert!((inclusion.mean - share.mean).abs() < 4.5 * error, "{d}: {inclusion:?} by Gibbs {share:?}");
         let error = ours.mcse_mean.hypot(mean.mcse_mean);
         assert!((ours.mean - mean.mean).abs() < 4.5 * error, "{d}: {ours:?} by Gibbs {mean:?}");
-        assert!(share.mcse_mean < 0.03, "{d}: Gibbs has converged well enough to compare with: {share:?}");
+        assert!(share.mcse_mean < 0.03, "{d}: Gibbs has converged well enough for the comparison: {share:?}");
     }
 }
 
@@ -283,7 +294,7 @@ fn threads_do_not_change_the_draws() {
         };
         assert_eq!(with(1), with(2), "{sampler}");
         let other = draw(&points, &priors, sampler, &Settings { seed: Seed(2), ..settings });
-        assert_ne!(other, with(1), "{sampler}: the seed counts");
+        assert_ne!(other, with(1), "{sampler}: the seed matters");
         let one = with(1);
         assert_ne!(one.chains[0].theta, one.chains[1].theta, "{sampler}: chains differ");
     }
@@ -309,8 +320,8 @@ fn heavy_tails_are_explored() {
     }
 }
 
-/// Three rows of a rare level, all of one class: the posterior of its coefficient ends in a wall, 150 times as steep as
-/// the prior is wide. Trajectories that run into it must not be taken for well adapted.
+/// Three rows of a rare level, all of one class: the posterior of its coefficient drops within 1/150 of the prior's width.
+/// The step size must not adapt as if trajectories that reach this drop were fine.
 #[test]
 fn a_level_that_separates_the_classes_makes_few_trajectories_diverge() {
     const ROWS: usize = 41_000;
@@ -339,7 +350,7 @@ fn a_level_that_separates_the_classes_makes_few_trajectories_diverge() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
+fn invalid_settings_are_rejected() {
     let points = simulated(&mut Seed(7).stream(Purpose::Generate, 0), &[1.0], 20);
     let priors = Priors::same(Prior::Normal { scale: 1.0 }, 1);
     let posterior = Posterior::new(&points, &priors).expect("priors of the points' dimension");
@@ -393,7 +404,7 @@ fn no_warm_up_and_one_draw_work() {
         assert_eq!((draws.len(), draws.draws_per_chain()), (4, 1));
         let summary = diagnostics::summary(&draws);
         assert!(summary[0].mean.is_finite() && summary[0].r_hat.is_nan());
-        diagnostics::findings(&draws, &summary);
+        findings::findings(&draws, &summary);
     }
 }
 
@@ -433,11 +444,11 @@ fn an_observer_sees_every_iteration_and_can_stop() {
 }
 
 #[test]
-fn trouble_is_found_and_named() {
+fn findings_name_each_kind_of_problem() {
     let points = simulated(&mut Seed(10).stream(Purpose::Generate, 0), &[1.0, 0.5], 100);
     let priors = Priors::same(Prior::Normal { scale: 1.0 }, 2);
     let found = |draws: &Draws| {
-        let findings = diagnostics::findings(draws, &diagnostics::summary(draws));
+        let findings = findings::findings(draws, &diagnostics::summary(draws));
         findings.iter().map(|f| (f.what, f.to_string())).collect::<Vec<_>>()
     };
     let good = draw(&points, &priors, Sampler::Nuts, &Settings::default());
@@ -468,7 +479,7 @@ fn trouble_is_found_and_named() {
     let mut diverged = good.clone();
     if let Stats::Hamiltonian { diverging, energy, .. } = &mut diverged.chains[1].stats {
         diverging[3] = true;
-        // Energies that creep: a random walk has E-BFMI near 0.
+        // Energies that change slowly: a random walk has E-BFMI near 0.
         for i in 1..energy.len() {
             energy[i] = energy[i - 1] + if i % 3 == 0 { -0.1 } else { 0.1 };
         }

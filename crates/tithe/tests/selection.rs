@@ -31,8 +31,8 @@ fn build(
     build_on(&engine, &BuildSettings { encoding, ..settings }).expect("a coreset").coreset
 }
 
-/// The shares that the lemma gives with one cluster:
-/// `s_n = w_n / (w_n + (W − w_n) exp(−R ‖μ^(−n) − z_n‖))`, with the mean taken anew without each row.
+/// The shares of the lemma for one cluster:
+/// `s_n = w_n / (w_n + (W − w_n) exp(−R ‖μ^(−n) − z_n‖))`, with the mean recomputed without each row.
 fn lemmas_shares(z: &[[f64; 2]], w: &[f64], radius: f64) -> Vec<f64> {
     let share = |n: usize| {
         let others: Vec<usize> = (0..w.len()).filter(|&m| m != n).collect();
@@ -44,7 +44,7 @@ fn lemmas_shares(z: &[[f64; 2]], w: &[f64], radius: f64) -> Vec<f64> {
     (0..w.len()).map(share).collect()
 }
 
-/// With many rows in a block, and a last few of them that fill no tile.
+/// With blocks of many rows whose last tile is incomplete.
 #[test]
 fn the_mean_bound_is_the_lemmas_with_weights_and_without() {
     let (rows, radius) = (300, 1.0);
@@ -69,7 +69,7 @@ fn the_mean_bound_is_the_lemmas_with_weights_and_without() {
     }
 }
 
-/// With one cluster the lemma's bound does not depend on the seed, so selections of many seeds add up.
+/// With one cluster the lemma's bound does not depend on the seed, so selections with many seeds can be added up.
 #[test]
 fn rows_are_selected_in_proportion_to_the_lemmas_bound() {
     let (rows, draws, seeds, radius) = (60, 50, 400, 1.0);
@@ -96,7 +96,7 @@ fn rows_are_selected_in_proportion_to_the_lemmas_bound() {
         let bound = coreset.provenance.sensitivity.expect("sensitivities").mean_bound.expect("not exact");
         assert!((bound - total).abs() < 1e-10 * total);
         for (row, weight) in coreset.rows.positions.iter().zip(&coreset.weights) {
-            // γ_n = K_n w_n / (p_n M), so K_n can be told from the weight, and must be whole.
+            // γ_n = K_n w_n / (p_n M), so the weight determines K_n, which must be a whole number.
             let n = *row as usize;
             let count = weight * (shares[n] / total) * draws as f64 / w[n];
             assert!((count - count.round()).abs() < 1e-9 && count > 0.5, "{count}");
@@ -114,7 +114,7 @@ fn rows_are_selected_in_proportion_to_the_lemmas_bound() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Rows of few values collapse to what a map by value finds; −0 is 0, and (x, y) is (−x, −y).
+    /// Rows with few distinct values collapse to the entries of a map by value; −0 equals 0, and (x, y) equals (−x, −y).
     #[test]
     fn distinct_rows_are_what_a_map_finds(
         rows in prop::collection::vec(
@@ -146,7 +146,7 @@ proptest! {
             coreset.rows.positions.iter().copied().zip(coreset.weights.iter().copied()).collect();
         prop_assert_eq!(found, expected.clone());
 
-        // One row less asked for, and it is no longer exact.
+        // With one row less it is no longer exact.
         let fewer = BuildSettings { size: Size::Rows(expected.len() - 1), ..settings };
         prop_assert!(!build(&columns, Some("w"), block_rows, threads, fewer).provenance.exact);
     }

@@ -91,7 +91,7 @@ fn a_row_between_two_centres_belongs_to_the_first() {
     for rule in [CenterRule::Exact, CenterRule::Quick] {
         let fast = fast_shares(&rows, &centers, 2.3, &[0.3, 0.1], rule);
         assert_close(&fast, &plain_shares(&rows, &centers, 2.3, &[0.3, 0.1], rule), "a tie");
-        // The two rows at the origin have only each other.
+        // The two rows at the origin are a cluster of their own.
         assert_close(&fast[..1], &[0.5], "a tie");
     }
 }
@@ -120,7 +120,7 @@ fn any_rows() -> impl Strategy<Value = (Rows, usize)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Random weights, centres that may own no row or a single one, zero rows, far rows whose terms underflow.
+    /// Random weights, clusters of no row or one, zero rows, and distant rows whose terms underflow.
     #[test]
     fn fast_equals_plain(
         (rows, dim) in any_rows(),

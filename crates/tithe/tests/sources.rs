@@ -1,4 +1,4 @@
-//! Sources as a user meets them: files of every format, several of them, packed, damaged.
+//! Sources as users have them: files of every format, several files, compressed files, damaged files.
 
 use std::fs;
 use std::io::Write;
@@ -24,7 +24,7 @@ use tithe::data::block::{Column, INEXACT, Kind, MISSING};
 use tithe::data::source::memory::{Batches, Columns};
 use tithe::data::source::{Format, Input, OpenOptions, Source, open, open_inputs};
 
-/// All rows of some columns, in words that keep every difference.
+/// All rows of some columns as text that preserves every difference.
 fn read(source: &dyn Source, columns: &[usize]) -> Result<Vec<Vec<String>>> {
     let mut scan = source.scan(columns)?;
     let mut all = Vec::new();
@@ -75,7 +75,7 @@ fn open_bytes(bytes: &[u8], options: &OpenOptions) -> Result<Box<dyn Source>> {
 
 fn refused(outcome: Result<Box<dyn Source>>) -> Error {
     match outcome {
-        Ok(_) => panic!("this should have been refused"),
+        Ok(_) => panic!("expected an error"),
         Err(error) => error,
     }
 }
@@ -86,7 +86,7 @@ fn write(folder: &TempDir, name: &str, content: impl AsRef<[u8]>) -> String {
     path.display().to_string()
 }
 
-/// Some columns of many types, `rows` of them.
+/// A table with columns of many types.
 fn table(rows: usize) -> RecordBatch {
     let word = |row: usize| (row % 5 != 4).then(|| ["red", "green", "blue"][row % 3]);
     let dictionary: DictionaryArray<Int32Type> = (0..rows).map(word).collect();
@@ -127,7 +127,7 @@ const KINDS: [Kind; 11] = [
     Kind::Unsupported,
 ];
 
-/// What `table` holds, said independently of any array.
+/// The expected rows of `table`, computed without Arrow arrays.
 fn expected(rows: usize) -> Vec<Vec<String>> {
     (0..rows)
         .map(|row| {
@@ -194,7 +194,7 @@ fn gzip(content: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn typed_formats_come_out_alike() {
+fn typed_formats_give_the_same_rows() {
     let batch = table(100);
     let memory = Batches::new(batch.schema(), pieces_of(&batch, 30)).unwrap();
     assert_eq!(everything(&memory).unwrap(), expected(100));
@@ -227,7 +227,7 @@ fn typed_formats_come_out_alike() {
 }
 
 #[test]
-fn parquet_is_read_however_it_is_packed() {
+fn parquet_is_read_with_every_codec() {
     use parquet::basic::Compression;
     let batch = table(100);
     for codec in [
@@ -248,7 +248,7 @@ fn parquet_is_read_however_it_is_packed() {
     }
 }
 
-/// Where each unit of a scan begins, and the lengths of its segments.
+/// The first row of each unit of a scan, and the lengths of its segments.
 fn units(source: &dyn Source, columns: &[usize]) -> Vec<(Option<u64>, Vec<usize>)> {
     let mut scan = source.scan(columns).unwrap();
     let mut units = Vec::new();
@@ -266,7 +266,7 @@ fn units(source: &dyn Source, columns: &[usize]) -> Vec<(Option<u64>, Vec<usize>
 }
 
 #[test]
-fn large_row_groups_of_parquet_are_shared_and_cut_where_blocks_begin() {
+fn large_row_groups_of_parquet_are_divided_at_block_boundaries() {
     let folder = TempDir::new().unwrap();
     let short = RecordBatch::try_from_iter([("a", numbers(0..70_001)), ("b", words(0..70_001))]).unwrap();
     let long = RecordBatch::try_from_iter([("a", numbers(0..400_000)), ("b", words(0..400_000))]).unwrap();
@@ -293,9 +293,9 @@ fn large_row_groups_of_parquet_are_shared_and_cut_where_blocks_begin() {
     assert!(rows.into_iter().eq(expected));
 }
 
-/// The same file, whose metadata says that its only row group has so many rows.
+/// The same file with metadata that claims so many rows for its only row group.
 fn claiming(bytes: &[u8], rows: i64) -> Vec<u8> {
-    // With the number of pages: a group of which it is not known is never cut.
+    // With the number of pages, because a row group with an unknown number is never divided.
     let options = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false);
     let mut reader = ParquetMetaDataReader::new().with_metadata_options(Some(options));
     reader.try_parse(&Bytes::copy_from_slice(bytes)).unwrap();
@@ -304,7 +304,7 @@ fn claiming(bytes: &[u8], rows: i64) -> Vec<u8> {
     let group = metadata.row_group(0).clone().into_builder().set_num_rows(rows).build().unwrap();
     let file = FileMetaData::new(file.version(), rows, None, None, file.schema_descr_ptr(), None);
     let claimed = ParquetMetaDataBuilder::new(file).add_row_group(group).build();
-    // The footer ends in its length and the magic word.
+    // The footer ends with its length and the magic bytes.
     let end = bytes.len() - 8;
     let length = u32::from_le_bytes(bytes[end..end + 4].try_into().unwrap()) as usize;
     let mut patched = bytes[..end - length].to_vec();
@@ -313,7 +313,7 @@ fn claiming(bytes: &[u8], rows: i64) -> Vec<u8> {
 }
 
 #[test]
-fn row_groups_with_other_rows_than_they_claim_are_refused() {
+fn row_groups_with_a_wrong_row_count_are_rejected() {
     for rows in [60_000, 300_000] {
         let batch = RecordBatch::try_from_iter([("a", numbers(0..rows))]).unwrap();
         let bytes = parquet_bytes(&batch, 1 << 20);
@@ -340,9 +340,9 @@ fn row_groups_with_other_rows_than_they_claim_are_refused() {
     }
 }
 
-/// Who unpacks a buffer asks for as much memory as it claims, and ends with the program if there is none.
+/// A decompressor allocates as many bytes as a buffer claims, and aborts the program if the allocation fails.
 #[test]
-fn packed_arrow_that_claims_more_than_memory_is_refused() {
+fn compressed_arrow_that_claims_more_than_memory_is_rejected() {
     let values: ArrayRef = Arc::new(Float64Array::from(vec![1.5; 1_000]));
     let batch = RecordBatch::try_from_iter([("x", values)]).unwrap();
     let mut bytes = Vec::new();
@@ -361,7 +361,7 @@ fn packed_arrow_that_claims_more_than_memory_is_refused() {
     bytes[places[0]..places[0] + 8].copy_from_slice(&(1i64 << 50).to_le_bytes());
     let source = open_bytes(&bytes, &OpenOptions::default()).unwrap();
     let error = everything(&*source).unwrap_err().to_string();
-    assert!(error.contains("a packed buffer claims to be larger than memory"), "{error}");
+    assert!(error.contains("a compressed buffer claims to be larger than memory"), "{error}");
 }
 
 fn numbers(range: std::ops::Range<i32>) -> ArrayRef {
@@ -376,7 +376,7 @@ fn word(n: i32) -> String {
     format!("w{}", n % 7)
 }
 
-/// Bytes of memory that the numbers of a source's columns hold on to, once for each column.
+/// Number of bytes that the numeric columns of a source keep alive, added up over columns.
 fn bytes_held(source: &dyn Source, columns: &[usize]) -> usize {
     let mut scan = source.scan(columns).unwrap();
     let mut held = 0;
@@ -394,7 +394,7 @@ fn bytes_held(source: &dyn Source, columns: &[usize]) -> usize {
 }
 
 #[test]
-fn columns_of_arrow_do_not_hold_on_to_those_that_are_not_used() {
+fn columns_of_arrow_do_not_keep_unused_columns_alive() {
     let columns = (0..20).map(|c| {
         let values: Vec<f64> = (0..1000).map(|row| f64::from(row * c)).collect();
         (format!("x{c}"), Arc::new(Float64Array::from(values)) as ArrayRef)
@@ -434,7 +434,7 @@ fn numbers_in_memory_are_not_copied() {
 }
 
 #[test]
-fn packed_text_of_several_members_is_read_whole() {
+fn all_members_of_compressed_text_are_read() {
     let folder = TempDir::new().unwrap();
     let members = [gzip(b"a,b\n1,x\n2,"), gzip(b"y\n3,z\n")].concat();
     let frames =
@@ -451,7 +451,7 @@ fn packed_text_of_several_members_is_read_whole() {
 }
 
 #[test]
-fn damaged_packing_is_said_to_be_so() {
+fn damaged_compression_is_reported() {
     let folder = TempDir::new().unwrap();
     let text: String = (0..50_000).map(|row| format!("{row},{}\n", row * 31 % 1013)).collect();
     let packed = gzip(format!("a,b\n{text}").as_bytes());
@@ -459,7 +459,7 @@ fn damaged_packing_is_said_to_be_so() {
     let outcome = open(std::slice::from_ref(&path), &OpenOptions::default());
     let error = outcome.and_then(|source| everything(&*source).map(|_| ())).unwrap_err();
     assert!(
-        error.to_string().starts_with(&format!("'{path}': the gzip data is damaged or cut short")),
+        error.to_string().starts_with(&format!("'{path}': the gzip data is damaged or truncated")),
         "{error}"
     );
 }
@@ -482,7 +482,7 @@ fn a_large_file_is_the_same_through_many_chunks() {
 }
 
 #[test]
-fn globs_and_directories_are_sorted_and_leave_notes_out() {
+fn globs_and_directories_are_sorted_and_skip_other_files() {
     let folder = TempDir::new().unwrap();
     for (name, content) in [("b.csv", "a\n3\n"), ("a.csv", "a\n1\n2\n"), ("c.csv", "a\n4\n")] {
         write(&folder, name, content);
@@ -572,7 +572,7 @@ fn a_column_missing_at_first_takes_the_kind_it_has_elsewhere() {
 }
 
 #[test]
-fn parts_that_differ_are_refused_by_name() {
+fn parts_that_differ_are_rejected_by_name() {
     let folder = TempDir::new().unwrap();
     let first = write(&folder, "1.csv", "a,b\n1,2\n");
     let fails = |content: &str| {
@@ -633,7 +633,7 @@ fn columns_are_read_as_text_on_demand() {
 }
 
 #[test]
-fn types_that_cannot_be_used_are_refused_only_when_used() {
+fn unsupported_types_are_rejected_only_when_used() {
     let source = open_bytes(&parquet_bytes(&table(3), 10), &OpenOptions::default()).unwrap();
     let error = source.scan(&[0, 10]).err().unwrap();
     assert_eq!(error.to_string(), "column 'day': values of type Date32 cannot be used");
@@ -641,7 +641,7 @@ fn types_that_cannot_be_used_are_refused_only_when_used() {
 }
 
 #[test]
-fn standard_input_is_called_so() {
+fn errors_name_standard_input() {
     let error = refused(open_bytes(b"a,b\n1\n", &OpenOptions::default()));
     assert_eq!(error.to_string(), "'standard input', row 1: has 1 field where the header has 2");
     assert_eq!(refused(open_bytes(b"", &OpenOptions::default())).to_string(), "'standard input': is empty");
@@ -658,10 +658,10 @@ fn damage_is_an_error_that_names_the_file() {
         let cut = &bytes[..bytes.len() / 2];
         let outcome = open_bytes(cut, &OpenOptions::default()).and_then(|source| everything(&*source));
         let message = outcome.unwrap_err().to_string();
-        let start = format!("'standard input': cannot be read as {format}: it is damaged or cut short");
+        let start = format!("'standard input': cannot be read as {format}: it is damaged or truncated");
         assert!(message.starts_with(&start), "{message}");
     }
-    // Damage within a page shows only while it is decoded.
+    // Damage within a page is found only when it is decoded.
     let mut bytes = parquet_bytes(&batch, 500);
     bytes[4..40].fill(0xff);
     let source = open_bytes(&bytes, &OpenOptions::default()).unwrap();

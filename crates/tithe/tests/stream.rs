@@ -1,4 +1,4 @@
-//! The tree of a stream: how much it holds, what it keeps, and that the paper's composition holds.
+//! The tree of a stream: its size, its accuracy, and the paper's bound on the composition of errors.
 
 use arrow_schema::DataType;
 use tithe::base::progress::{Event, Observer, Silent};
@@ -77,8 +77,8 @@ fn stream(columns: &Table2, block: usize, build: BuildSettings, reference: Refer
     tree.snapshot(None, &Silent).expect("a snapshot")
 }
 
-/// The end of a calibrated stream is near the full posterior, nearer than with a pilot that is never renewed; of a plain one
-/// it is far. Seeds are fixed, so nothing here can fail by chance.
+/// The last coreset of a calibrated stream is near the full data's posterior, nearer than with a pilot that is never updated; the
+/// last one of the method `sensitivity` is far from it. Seeds are fixed, so the test cannot fail by chance.
 #[test]
 fn the_end_of_a_stream_is_near_the_full_posterior() {
     let columns: Table2 = Recipe::Mixture.data(Seed(0), 44_000).columns();
@@ -105,9 +105,9 @@ fn the_end_of_a_stream_is_near_the_full_posterior() {
     }
 }
 
-/// After 2ⁿ blocks one coreset is held, no larger than what is asked for: what its steps left must still be made up for.
+/// After 2ⁿ blocks the tree holds one coreset of the requested size: the snapshot must still compensate the residual of its steps.
 #[test]
-fn a_snapshot_of_one_coreset_makes_up_for_its_steps() {
+fn a_snapshot_of_one_coreset_compensates_its_residual() {
     for blocks in [2, 8] {
         let columns: Table2 = Recipe::Mixture.data(Seed(0), blocks * 4_000).columns();
         let calibrated = settings(Method::Calibrated, 400, 0);
@@ -117,10 +117,10 @@ fn a_snapshot_of_one_coreset_makes_up_for_its_steps() {
     }
 }
 
-/// The coresets and what they leave have the gradient and the Hessian of all rows: exactly where the first block was reduced, to
-/// second order after more, however little the coresets themselves know of the Hessian.
+/// Coresets and residual together have the gradient and the Hessian of all rows: exactly after the first block, to second order
+/// after later ones, even if the coresets alone have a very different Hessian.
 #[test]
-fn nothing_of_second_order_is_lost() {
+fn gradient_and_hessian_are_preserved() {
     let columns: Table2 = Recipe::Mixture.data(Seed(3), 16_000).columns();
     let mut tree = Tree::new(TreeSettings {
         build: settings(Method::Calibrated, 250, 3),
@@ -166,10 +166,10 @@ fn nothing_of_second_order_is_lost() {
     }
 }
 
-/// Eight levels of 40 rows each, of which one is on the wrong side, would be separated without that one: every step keeps
-/// them. (By a race that goes by no leverage they are lost on two of these three seeds: KL 80, 12 and 0.9.)
+/// Eight levels of 40 rows each, of which one row has the other label: without that row the level would be separated, so every
+/// step must keep it. (A race without leverages loses some on two of these three seeds: KL 80, 12 and 0.9.)
 #[test]
-fn what_a_few_rows_know_outlives_every_step() {
+fn every_step_keeps_rows_with_high_leverage() {
     let (rows, levels, each) = (64_000, 8, 40);
     let mut columns: Table2 = Recipe::Mixture.data(Seed(5), rows).columns();
     let (label, mut y) = columns.pop().expect("a label");
@@ -194,9 +194,9 @@ fn what_a_few_rows_know_outlives_every_step() {
     }
 }
 
-/// A push that fails leaves the tree as it was.
+/// A push that fails does not change the tree.
 #[test]
-fn a_block_that_cannot_be_used_changes_nothing() {
+fn an_unusable_block_changes_nothing() {
     let mut columns: Table2 = Recipe::Mixture.data(Seed(1), 9_000).columns();
     columns[3].1[7_123] = f64::INFINITY;
     let settings = TreeSettings {
@@ -219,9 +219,9 @@ fn a_block_that_cannot_be_used_changes_nothing() {
     assert_eq!((tree.blocks(), weights(&tree)), before);
 }
 
-/// A stream in memory, packed and unpacked on the way, is the one with a state on disk; a clone goes its own way.
+/// A stream in memory, packed and unpacked halfway, gives the same bytes as one with a state on disk; a clone is independent.
 #[test]
-fn a_stream_in_memory_is_the_one_on_disk() {
+fn a_stream_in_memory_equals_one_on_disk() {
     let columns: Table2 = Recipe::Mixture.data(Seed(2), 5_500).columns();
     let source = Columns::new(columns.clone()).expect("columns");
     let settings = StreamSettings {
@@ -232,7 +232,7 @@ fn a_stream_in_memory_is_the_one_on_disk() {
     };
     let folder = tempfile::tempdir().expect("a folder");
     let mut on_disk = Stream::open(folder.path(), &settings, Some(1)).expect("a state");
-    on_disk.save_only_when_told();
+    on_disk.disable_automatic_saves();
     let mut in_memory = Stream::in_memory(&settings, Some(1)).expect("a stream");
     let mut before = None;
     for start in (0..5_500).step_by(1_100) {
@@ -251,7 +251,7 @@ fn a_stream_in_memory_is_the_one_on_disk() {
         |stream: &Stream| coreset_bytes(&stream.snapshot(&Silent).expect("a snapshot")).expect("bytes");
     assert_eq!(bytes(&in_memory), bytes(&on_disk));
     assert_eq!(before.expect("a clone").progress().rows, 3_300);
-    // Nothing is on disk before it is asked to save.
+    // Nothing is written before the first save.
     let there = || std::fs::exists(folder.path().join("manifest.json")).expect("readable");
     assert!(!there());
     on_disk.save().expect("saved");
@@ -269,9 +269,9 @@ impl Observer for Impatient {
     }
 }
 
-/// Stopped in the middle of a block, and gone on with: as if nothing had been.
+/// A stream that stops in the middle of a block and resumes gives the same coreset as one that did not stop.
 #[test]
-fn who_stops_in_the_middle_of_a_block_loses_nothing() {
+fn a_stop_in_the_middle_of_a_block_loses_no_rows() {
     let columns: Table2 = Recipe::Mixture.data(Seed(2), 3_500).columns();
     let source = Columns::new(columns.clone()).expect("columns");
     for warmup_rows in [1_000, 1_700] {
@@ -298,7 +298,7 @@ fn who_stops_in_the_middle_of_a_block_loses_nothing() {
     }
 }
 
-/// A block with one class only cannot be learnt from: none of its rows are kept, and none are reported as kept.
+/// A first block with a single class is an error: none of its rows are saved, and none are reported as saved.
 #[test]
 fn a_block_that_fails_is_not_saved() {
     let mut columns: Table2 = Recipe::Mixture.data(Seed(2), 1_500).columns();
@@ -322,8 +322,8 @@ fn a_block_that_fails_is_not_saved() {
     }
 }
 
-/// Observation 2 of the paper: after L steps the error is at most `(1+ε)^L − 1`. By the theorem a step may fail with probability
-/// δ = 0.01, by the slack in its constant far less often: all 20 seeds must hold, at every step.
+/// Observation 2 of the paper: after L steps the error is at most `(1+ε)^L − 1`. By the theorem a step fails with probability at
+/// most δ = 0.01; its constant is conservative, so all 20 seeds must hold at every step.
 #[test]
 fn errors_compose_as_the_paper_says() {
     let (epsilon, leaves, each) = (0.4, 9, 2_000);
@@ -371,6 +371,6 @@ fn errors_compose_as_the_paper_says() {
         assert!(found <= bound.epsilon, "{found} {bound:?}");
         worst = worst.max(found);
     }
-    // The search sees errors at all.
+    // The search detects errors.
     assert!(worst > 1e-3, "{worst}");
 }

@@ -1,4 +1,4 @@
-//! The survey against plain computations: moments, levels, references, the way back to the user's scale.
+//! The survey against plain computations: moments, levels, references, the transform back to the user's scale.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ proptest! {
         let learnt = learn(source, Some("w"), &EncodingSettings::default(), block_rows);
         let Coding::Number { center, scale } = learnt.encoding.features[0].coding else { panic!("a number") };
         prop_assert!((center - mean).abs() <= 1e-12 * (1.0 + shift.abs()), "{center} {mean}");
-        // Relative to the shift, digits are lost in the data itself.
+        // The data itself has lost digits relative to the shift.
         prop_assert!((scale - sd).abs() <= 1e-10 * sd.max(1e-3) * (1.0 + shift.abs() * 1e-3), "{scale} {sd}");
         prop_assert!((learnt.mass - mass).abs() <= 1e-12 * mass);
         prop_assert_eq!((learnt.rows, learnt.rows_read), (rows.len() as u64, rows.len() as u64));
@@ -63,7 +63,7 @@ proptest! {
         for (there, back) in theta.iter().zip(encoding.from_user_scale(&beta)) {
             prop_assert!((there - back).abs() < 1e-12);
         }
-        // The same linear predictor for the user's numbers as for the model's.
+        // The linear predictor is the same on the user's scale and on the model's.
         let Coding::Number { center, scale } = encoding.features[0].coding else { panic!("a number") };
         let first = usize::from(intercept);
         let constant = |coefficients: &[f64]| if intercept { coefficients[0] } else { 0.0 };
@@ -75,7 +75,7 @@ proptest! {
     }
 }
 
-/// 40 rows: a number, a truth value, words (b 20 times, a and c 10 times each), a label of words.
+/// 40 rows: a number, a boolean, a text column (b 20 times, a and c 10 times each), a text label.
 fn mixed() -> Box<dyn Source> {
     let columns: [(&str, ArrayRef); 4] = [
         ("x", Arc::new((0..40).map(|n| Some(f64::from(n) * 0.5)).collect::<Float64Array>())),
@@ -101,7 +101,7 @@ fn levels_are_sorted_and_the_most_frequent_is_the_reference() {
 }
 
 #[test]
-fn of_equally_frequent_levels_the_first_in_the_alphabet_is_the_reference() {
+fn ties_for_the_reference_go_to_the_first_level_alphabetically() {
     let columns: [(&str, ArrayRef); 2] = [
         ("s", Arc::new(StringArray::from(vec!["z", "m", "m", "z", "k"]))),
         ("y", Arc::new(Float64Array::from(vec![0.0, 1.0, 0.0, 1.0, 0.0]))),

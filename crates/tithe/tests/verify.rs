@@ -22,7 +22,7 @@ use tithe::results::verify::{Judgement, VerifySettings, verify};
 
 type Named = Vec<(String, Vec<f64>)>;
 
-/// Correlated numbers on different scales and a rare positive class, one row in twenty-five.
+/// Correlated numbers on different scales and a rare positive class: one row in twenty-five.
 fn skewed(rows: usize, columns: usize) -> Named {
     let mut rng = Seed(5).stream(Purpose::Generate, 0);
     let mut data: Named = (0..columns).map(|c| (format!("x{c}"), Vec::new())).collect();
@@ -71,7 +71,7 @@ fn corrected_means_are_those_of_a_long_run_on_all_rows() {
     let draws = Settings { draws: 2000, ..FitSettings::default().draws };
     let settings = FitSettings { draws, ..FitSettings::default() };
     let truth = fit_data(&engine, &EncodingSettings::default(), &settings, 1 << 30).expect("a posterior");
-    // Few rows, so that there is something to correct.
+    // Few rows, so that the posterior has errors to correct.
     for (size, off) in [(30, true), (300, false)] {
         let fit = fitted(&built(&engine, sized(Method::Calibrated, size)));
         let found = verify(&engine, &fit, &VerifySettings { draws: 4000, force: false }).expect("verified");
@@ -79,8 +79,8 @@ fn corrected_means_are_those_of_a_long_run_on_all_rows() {
         assert_eq!(found.kl > 0.01, off, "{size} rows: {}", found.kl);
         assert!(found.psis.k_hat < 0.7, "{}", found.psis.k_hat);
         for (corrected, c) in found.corrected.iter().zip(&truth.summary) {
-            // Weighted draws of a chain are worth at least a third of independent ones here. Within 4.5 standard errors:
-            // a right program fails once in 10,000 (14 figures, fixed seeds).
+            // Here a weighted draw of a chain counts as at least a third of an independent one. Within 4.5 standard errors:
+            // a correct program fails once in 10,000 (14 figures, fixed seeds).
             let error = c.sd / (4000.0 * found.efficiency() / 3.0).sqrt();
             let error = error.hypot(c.mcse_mean);
             let apart = (corrected.mean - c.mean).abs();
@@ -91,7 +91,7 @@ fn corrected_means_are_those_of_a_long_run_on_all_rows() {
 }
 
 #[test]
-fn a_uniform_choice_is_found_out_and_a_calibrated_one_is_not() {
+fn a_uniform_coreset_is_judged_unreliable_and_a_calibrated_one_is_not() {
     let engine = engine_of(skewed(20_000, 6));
     let fit = fitted(&built(&engine, sized(Method::Uniform, 400)));
     let found = verify(&engine, &fit, &VerifySettings::default()).expect("verified");
@@ -125,7 +125,7 @@ fn a_posterior_of_all_rows_needs_no_correction_but_laplace_does() {
     let (exact, approximate) = (kl(&fit(Sampler::Nuts)), kl(&fit(Sampler::Laplace)));
     assert!(exact < 1e-15, "{exact}");
     assert!(approximate > 0.02, "{approximate}");
-    // The draws of a coreset's Laplace approximation are judged as what they are.
+    // For draws of a Laplace approximation, the KL is that of the approximation.
     let coreset = built(&engine, sized(Method::Calibrated, 300));
     let settings = FitSettings { sampler: Sampler::Laplace, ..FitSettings::default() };
     let of_coreset = kl(&fit_coreset(&coreset, &settings, &Silent).expect("a fit"));
@@ -133,7 +133,7 @@ fn a_posterior_of_all_rows_needs_no_correction_but_laplace_does() {
 }
 
 #[test]
-fn other_data_is_refused_and_the_same_in_another_order_is_not() {
+fn other_data_is_rejected_and_another_order_is_accepted() {
     let data = skewed(5_000, 3);
     let coreset = built(&engine_of(data.clone()), sized(Method::Calibrated, 100));
     let fit = fitted(&coreset);
@@ -163,7 +163,7 @@ fn robbed(coreset: &Coreset, c: usize) -> Coreset {
     };
     let marks = numbers(&coreset.rows.segment.columns[c]);
     let kept: Vec<usize> = (0..marks.len()).filter(|&row| marks[row] == 0.0).collect();
-    assert!(kept.len() < marks.len(), "there was something to rob");
+    assert!(kept.len() < marks.len(), "some rows were removed");
     let columns = coreset.rows.segment.columns.iter().map(numbers);
     let columns =
         columns.map(|values| Column::Number(kept.iter().map(|&row| values[row]).collect())).collect();
@@ -178,7 +178,7 @@ fn robbed(coreset: &Coreset, c: usize) -> Coreset {
 }
 
 #[test]
-fn labels_that_nobody_knows_are_refused_even_by_force() {
+fn unknown_labels_are_rejected_even_with_force() {
     let data = skewed(5_000, 3);
     let coreset = built(&engine_of(data.clone()), sized(Method::Calibrated, 100));
     let fit = fitted(&coreset);
@@ -194,7 +194,7 @@ fn labels_that_nobody_knows_are_refused_even_by_force() {
     }
 }
 
-/// Thirty columns that matter little and a few positives: a posterior that is far from normal.
+/// Thirty columns with small effects and few positives: a posterior that is far from normal.
 fn far_from_normal() -> Named {
     let mut rng = Seed(9).stream(Purpose::Generate, 2);
     let (rows, columns) = (4_000, 12);
@@ -228,7 +228,7 @@ fn where_laplace_is_wrong_a_calibrated_coreset_is_not() {
 }
 
 #[test]
-fn a_coreset_robbed_of_a_rare_level_is_told_so_by_name() {
+fn a_coreset_without_a_rare_level_is_reported_by_name() {
     let mut data = skewed(10_000, 3);
     let rare = (0..10_000).map(|n| f64::from(u8::from(n % 100 == 7))).collect();
     data.insert(3, ("rare".to_string(), rare));
@@ -252,7 +252,7 @@ fn nearly_separated(rows: usize) -> Named {
     let mut rng = Seed(6).stream(Purpose::Generate, 1);
     let mut levels = vec![vec![0.0; rows]; 30];
     for (n, y) in data[3].1.iter_mut().enumerate() {
-        // The chance of level k falls like 2^{−k/2}.
+        // The probability of level k is proportional to 2^{−k/2}.
         let level = ((-2.0 * open_unit(&mut rng).log2()) as usize).min(29);
         levels[level][n] = 1.0;
         if level > 10 && open_unit(&mut rng) < 0.98 {
@@ -273,13 +273,13 @@ fn a_certificate_at_the_mode_is_right_even_where_levels_are_nearly_separated() {
         let coreset = built(&engine, BuildSettings { seed: Seed(seed), ..sized(Method::Calibrated, size) });
         let passes = engine.passes() - before;
         assert!(passes <= 12, "{passes} passes");
-        let told = coreset.provenance.calibration.as_ref().expect("a certificate").certificate.normal.kl;
+        let certified = coreset.provenance.calibration.as_ref().expect("a certificate").certificate.normal.kl;
         let found =
             certify(&engine, &coreset, &CertifySettings::default()).expect("certified").certificate.normal.kl;
-        let near = (0.5..2.0).contains(&(told / found)) || told.max(found) < 1e-9;
-        assert!(near, "{size} rows, seed {seed}: told {told}, found {found}");
+        let near = (0.5..2.0).contains(&(certified / found)) || certified.max(found) < 1e-9;
+        assert!(near, "{size} rows, seed {seed}: certified {certified}, measured {found}");
     }
-    // A search that sets out from the worst of pilots ends at the same mode.
+    // A search from the worst pilot ends at the same mode.
     let coreset = built(&engine, sized(Method::Calibrated, 400));
     let uniform = built(&engine, sized(Method::Uniform, 400));
     let exact = |coreset: &Coreset| {
@@ -306,7 +306,7 @@ fn the_prior_of_the_mode_hardly_matters() {
 }
 
 #[test]
-fn a_target_is_met_with_few_rows_or_refused_with_the_best() {
+fn a_target_is_met_with_few_rows_or_the_best_is_reported() {
     let engine = engine_of(skewed(20_000, 6));
     let kl = |target| BuildSettings { size: Size::Kl { target }, ..BuildSettings::default() };
     let coreset = built(&engine, kl(1e-3));
@@ -321,12 +321,12 @@ fn a_target_is_met_with_few_rows_or_refused_with_the_best() {
         let refused = build_on(&engine, &BuildSettings { method, ..kl(0.1) });
         assert!(matches!(refused.expect_err("no certificate").kind(), ErrorKind::Setting { .. }));
     }
-    // Data smaller than the first size is kept whole.
+    // Data smaller than the first size is kept completely.
     assert!(built(&engine_of(skewed(150, 2)), kl(1e-9)).provenance.exact);
 }
 
 #[test]
-fn the_search_finds_an_error_and_no_more_than_there_is() {
+fn the_search_finds_an_error_of_plausible_size() {
     let engine = engine_of(skewed(5_000, 3));
     let coreset = built(&engine, sized(Method::Sensitivity, 200));
     let worst = largest_relative_error(&engine, &coreset, Seed(1)).expect("searched");
@@ -338,7 +338,7 @@ fn the_search_finds_an_error_and_no_more_than_there_is() {
     assert!(none.relative_error < 1e-12, "{}", none.relative_error);
 }
 
-/// Every step must give an answer with finite figures.
+/// Every step must succeed with finite numbers.
 fn survives(what: &str, data: Named, size: usize) {
     let engine = engine_of(data);
     let coreset = built(&engine, sized(Method::Calibrated, size));
@@ -358,7 +358,7 @@ fn survives(what: &str, data: Named, size: usize) {
 }
 
 #[test]
-fn hard_data_is_survived() {
+fn hard_data_gives_finite_results() {
     let base = || skewed(3_000, 4);
     let mut separable = base();
     separable[4].1 = separable[0].1.iter().map(|x| f64::from(u8::from(*x > 0.1))).collect();
@@ -375,7 +375,7 @@ fn hard_data_is_survived() {
     constant.insert(0, ("constant".to_string(), vec![7.25; 3_000]));
     survives("a constant column", constant, 200);
 
-    // Nearly always 0: no information but for one row.
+    // Nearly always 0: a single row has all the information.
     let mut empty = base();
     empty.insert(0, ("hardly".to_string(), (0..3_000).map(|n| f64::from(u8::from(n == 17))).collect()));
     survives("a column with one value that is not 0", empty, 200);

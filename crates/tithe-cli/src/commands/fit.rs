@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use tithe::base::error::{Error, ErrorKind, Remedy, Result, Setting};
 use tithe::coreset::file::read_coreset;
-use tithe::data::sink::{Output, find_story};
+use tithe::data::sink::{Output, find_metadata};
 use tithe::data::table::Table;
 use tithe::encoding::{Coding, Feature};
 use tithe::engine::LocalEngine;
@@ -104,7 +104,7 @@ fn coreset_file(args: &FitArgs) -> Result<Option<PathBuf>> {
         return Ok(None);
     }
     // If the file was written by Tithe but is not a coreset, the error of `read_coreset` says what it is.
-    Ok(find_story(path)?.map(|_| path.to_path_buf()))
+    Ok(find_metadata(path)?.map(|_| path.to_path_buf()))
 }
 
 /// Rejects flags that choose columns: those of a coreset are fixed.

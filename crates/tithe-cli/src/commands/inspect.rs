@@ -5,7 +5,7 @@ use tithe::base::error::{ErrorKind, Result};
 use tithe::coreset::Coreset;
 use tithe::coreset::file::read_coreset;
 use tithe::data::block::Kind;
-use tithe::data::sink::find_story;
+use tithe::data::sink::find_metadata;
 use tithe::data::source::{OpenOptions, Source, open};
 use tithe::encoding::Coding;
 use tithe::results::file::{prior_scale, read_posterior};
@@ -26,26 +26,26 @@ pub fn run(args: &InspectArgs) -> Result<()> {
         );
         return Err(ErrorKind::WrongFile { path, what, help: Some(help.into()) }.into());
     }
-    match find_story(&args.file)? {
-        Some(story) if story.kind == "posterior" => {
+    match find_metadata(&args.file)? {
+        Some(metadata) if metadata.kind == "posterior" => {
             let fit = read_posterior(&args.file)?;
             if args.json {
-                show::print(&format!("{}\n", story.json));
+                show::print(&format!("{}\n", metadata.json));
             } else {
                 show::print(&describe_posterior(args, &fit));
             }
         }
-        Some(story) if story.kind == "corrected posterior" => {
+        Some(metadata) if metadata.kind == "corrected posterior" => {
             if args.json {
-                show::print(&format!("{}\n", story.json));
+                show::print(&format!("{}\n", metadata.json));
             } else {
-                show::print(&describe_corrected(args, &story.json));
+                show::print(&describe_corrected(args, &metadata.json));
             }
         }
-        Some(story) => {
+        Some(metadata) => {
             let coreset = read_coreset(&args.file)?;
             if args.json {
-                let mut json = story.json;
+                let mut json = metadata.json;
                 json["rows"] = json!(coreset.rows.len());
                 json["certificate"] = certificate::record(&coreset);
                 json["total_weight"] = json!(coreset.weights.iter().sum::<f64>());
@@ -158,12 +158,12 @@ fn describe_posterior(args: &InspectArgs, fit: &Fit) -> String {
     lines.join("\n") + "\n" + &certificate
 }
 
-fn describe_corrected(args: &InspectArgs, story: &Value) -> String {
-    let figure = |key: &str| story[key].as_f64().map_or("unknown".to_string(), number);
+fn describe_corrected(args: &InspectArgs, metadata: &Value) -> String {
+    let figure = |key: &str| metadata[key].as_f64().map_or("unknown".to_string(), number);
     format!(
         "{}: draws with importance weights (column {})\n  before correction: KL {} nats, Pareto k {}, efficiency {}\n",
         args.file.display(),
-        story["weight_column"].as_str().unwrap_or("weight"),
+        metadata["weight_column"].as_str().unwrap_or("weight"),
         figure("kl"),
         figure("k_hat"),
         figure("efficiency"),

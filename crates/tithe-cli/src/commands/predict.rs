@@ -58,7 +58,7 @@ pub fn run(args: &PredictArgs) -> Result<()> {
         }
         if done.unseen > 0 {
             let were = they_were(done.unseen, "value");
-            show::print(&format!("  {were} of an unseen level and treated as the reference level\n"));
+            show::print(&format!("  {were} of an unseen level treated as the reference level\n"));
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::json;
 use tithe::base::error::{ErrorKind, Result};
-use tithe::data::sink::find_story;
+use tithe::data::sink::find_metadata;
 use tithe::mcmc::diagnostics::{CoefficientSummary, quantile};
 use tithe::results::file::{prior_scale, read_posterior};
 use tithe::results::fit::{Basis, Fit};
@@ -29,9 +29,9 @@ pub fn run(args: &ReportArgs) -> Result<()> {
     let fit = read_posterior(&args.posterior)?;
     plan::refuse_overwriting(std::slice::from_ref(&args.posterior), &args.output)?;
     if args.output.is_file()
-        && let Some(story) = find_story(&args.output)?
+        && let Some(metadata) = find_metadata(&args.output)?
     {
-        let what = format!("is a {}, which the report would overwrite", story.kind);
+        let what = format!("is a {}, which the report would overwrite", metadata.kind);
         let help = Some("use a file name that ends in .html".into());
         return Err(ErrorKind::WrongFile { path: args.output.clone(), what, help }.into());
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
-use tithe::base::error::{Error, ErrorKind, Result, Setting};
+use tithe::base::error::{Error, ErrorKind, Result};
 use tithe::base::progress::{Event, Observer, Silent};
 use tithe::coreset::Coreset;
 use tithe::coreset::file::write_coreset;
@@ -92,7 +92,7 @@ pub fn run(args: &StreamArgs) -> Result<()> {
         && ended
     {
         let output = create_parquet(path)?;
-        // Ctrl-C stopped the reading; it must not cancel the snapshot as well.
+        // Ctrl-C stops reading; it must not cancel the snapshot as well.
         let coreset = stream.snapshot(if end == End::Complete { &watcher } else { &Silent })?;
         write_coreset(&coreset, output)?;
     }
@@ -197,17 +197,11 @@ impl Feeder<'_> {
     /// Reads a source, except for its first `skipped` rows.
     fn read(&mut self, source: &dyn Source, mut skipped: u64) -> Result<End> {
         let wanted = match self.stream.roles() {
-            Some(known) => match &self.columns.label {
-                Some(label) if *label != known.label => {
-                    let what = format!("'{label}' differs from the stream's label '{}'", known.label);
-                    return Err(Error::setting(Setting::Label, what));
-                }
-                _ => Roles {
-                    label: known.label,
-                    weight: self.columns.weight.clone(),
-                    features: self.columns.features.clone(),
-                    exclude: self.columns.exclude.clone(),
-                },
+            Some(known) => Roles {
+                label: self.columns.label.clone().unwrap_or(known.label),
+                weight: self.columns.weight.clone(),
+                features: self.columns.features.clone(),
+                exclude: self.columns.exclude.clone(),
             },
             None if self.columns.known.is_some() && self.columns.label.is_none() => {
                 Roles { weight: self.columns.weight.clone(), ..Roles::default() }
@@ -278,7 +272,7 @@ fn repair_state(args: &StreamArgs) -> Result<()> {
     Ok(())
 }
 
-/// Prints the progress of the stream, how the reading ended, and what was written.
+/// Prints the progress of the stream, whether it reached the end of the input, and what was written.
 fn print_progress(
     args: &StreamArgs,
     before: Progress,

@@ -21,6 +21,11 @@ pub fn paper_settings() -> BuildSettings {
     BuildSettings { method: Method::Sensitivity, clusters: 4, encoding, ..BuildSettings::default() }
 }
 
+/// The same settings for the default method.
+pub fn calibrated_settings() -> BuildSettings {
+    BuildSettings { method: Method::Calibrated, ..paper_settings() }
+}
+
 /// Builds a coreset of a source with the label `y`. The time is that of the build only.
 pub fn timed_build(source: Box<dyn Source>, memory: u64, settings: &BuildSettings) -> (f64, Built) {
     let roles = Roles { label: "y".into(), ..Roles::default() };

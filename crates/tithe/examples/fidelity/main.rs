@@ -1,7 +1,7 @@
 //! Compares coresets with the full data: a Markdown table of the KL divergence of posteriors, time and passes by method.
 //!
 //! `cargo run --release -p tithe --example fidelity [-- [--seeds N] [--peers] [--only METHOD] [NAME[:SIZE]…]]`. Files are read
-//! from the directory in `TITHE_DATA`, or from `../shared/data` beside the repository; missing files are skipped. The data are in
+//! from the directory in `TITHE_DATA`, or from `../shared/data` next to the repository; missing files are skipped. The data are in
 //! memory before timing starts. `--peers` adds two methods from the literature, which are slow.
 
 mod data;

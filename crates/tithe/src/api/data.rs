@@ -1,4 +1,4 @@
-//! A labelled table as a user names it: files, the label, and which other columns to use.
+//! A labelled table: files, the label, and which other columns to use.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use crate::base::error::Result;
 use crate::base::progress::{Observer, Silent};
 use crate::coreset::Coreset;
 use crate::coreset::build::{BuildSettings, build_on};
-use crate::data::source::{OpenOptions, find_inputs, open_inputs};
+use crate::data::source::{OpenOptions, Source, find_inputs, open_inputs};
 use crate::data::table::{Roles, Table};
 use crate::encoding::Encoding;
 use crate::encoding::full_data::open_as;
@@ -16,7 +16,7 @@ use crate::results::fit::{Fit, FitSettings, fit_data};
 
 /// A labelled table in files: Parquet, CSV, TSV, NDJSON, LIBSVM or Arrow IPC, plain or compressed.
 ///
-/// The files are read when a coreset is built, as often as that takes, and need not fit into memory.
+/// The files are read when a coreset is built, once per pass, and need not fit into memory.
 #[derive(Clone, Debug)]
 pub struct Data {
     paths: Vec<String>,
@@ -31,7 +31,7 @@ impl Data {
         Data { paths: Vec::new(), roles, engine: EngineSettings::default() }.and(path)
     }
 
-    /// The rows of another file, directory or glob as well.
+    /// Adds another file, directory or glob.
     pub fn and(mut self, path: impl AsRef<Path>) -> Data {
         self.paths.push(path.as_ref().display().to_string());
         self
@@ -43,7 +43,7 @@ impl Data {
         self
     }
 
-    /// Leaves these columns out.
+    /// Excludes these columns from the features.
     pub fn exclude<S: Into<String>>(mut self, columns: impl IntoIterator<Item = S>) -> Data {
         self.roles.exclude.extend(columns.into_iter().map(Into::into));
         self
@@ -55,7 +55,7 @@ impl Data {
         self
     }
 
-    /// What to do with rows that have missing values; the default is an error that says where they are.
+    /// Chooses what to do with rows that have missing values; the default is an error that says where they are.
     pub fn missing(mut self, missing: Missing) -> Data {
         self.engine.missing = missing;
         self
@@ -67,7 +67,7 @@ impl Data {
         self
     }
 
-    /// Keeps at most so many bytes of decoded rows in memory; the rest is read again for each pass. The result does not
+    /// Keeps at most this many bytes of decoded rows in memory; other rows are read again in each pass. The result does not
     /// depend on it.
     pub fn memory(mut self, bytes: u64) -> Data {
         self.engine.memory = bytes;
@@ -115,6 +115,21 @@ impl Data {
         let options = self.options();
         let table = open_as(encoding, find_inputs(&self.paths, options.memory)?, &options)?;
         LocalEngine::new(table, &self.engine, observer)
+    }
+
+    /// The source of the rows, with these columns read as text.
+    pub(super) fn source(&self, text: Vec<String>) -> Result<Box<dyn Source>> {
+        let options = OpenOptions { text, ..OpenOptions::default() };
+        open_inputs(find_inputs(&self.paths, options.memory)?, &options)
+    }
+
+    pub(super) fn roles(&self) -> &Roles {
+        &self.roles
+    }
+
+    /// The number of threads that decode the rows.
+    pub(super) fn reading_threads(&self) -> usize {
+        self.engine.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
     }
 
     fn options(&self) -> OpenOptions {

@@ -68,7 +68,7 @@ pub(crate) fn build_task(engine: &impl Engine, settings: &BuildSettings, task: &
         let mut discarded_residual = false;
         let mut selected = match settings.method {
             Method::Calibrated => match calibrated_coreset(&mut build, task) {
-                // The residual of earlier steps can outweigh the rows at hand; the posterior then has no mode.
+                // The residual of earlier steps can outweigh these rows; the posterior then has no mode.
                 Err(error) if error.is_numerical() && task.carried_residual.is_some() => {
                     discarded_residual = true;
                     calibrated_coreset(&mut build, &task.without_carried_residual())?

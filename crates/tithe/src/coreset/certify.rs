@@ -14,7 +14,7 @@ use crate::model::PriorChoice;
 pub struct CertifySettings {
     /// The priors of both posteriors, on the model's scale; by default those that the coreset was built for.
     pub priors: Option<PriorChoice>,
-    /// Continue with data that is not what was recorded.
+    /// Continue with data that differs from the recorded data.
     pub force: bool,
 }
 
@@ -25,7 +25,7 @@ pub struct Certified {
     pub certificate: Certificate,
     /// Number of rows and fingerprint of the data.
     pub identity: Identity,
-    /// Whether the data is what was recorded.
+    /// True if the data is the recorded data.
     pub same_data: bool,
     /// The priors of both posteriors.
     pub priors: PriorChoice,

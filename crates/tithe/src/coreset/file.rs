@@ -12,7 +12,7 @@ use crate::coreset::{Coreset, Provenance};
 use crate::data::block::{Block, Column, RowSet, Segment};
 use crate::data::sink::Output;
 use crate::data::sink::parquet::{
-    MEMORY, VERSION, free_name, read_story, table, to_arrow, write_table, wrong_file,
+    MEMORY, VERSION, free_name, read_metadata, table, to_arrow, write_table, wrong_file,
 };
 use crate::data::sink::rows::all_rows;
 use crate::data::source::{Input, OpenOptions, open_inputs};
@@ -90,12 +90,12 @@ pub fn read_coreset(path: &Path) -> Result<Coreset> {
 /// Reads a coreset from anything that has the bytes of its file.
 pub fn read_coreset_from(input: &Input) -> Result<Coreset> {
     let path = input.path();
-    let story = read_story(input)?;
-    if story.kind != CORESET {
-        let what = format!("is a {}, not a coreset", story.kind);
+    let metadata = read_metadata(input)?;
+    if metadata.kind != CORESET {
+        let what = format!("is a {}, not a coreset", metadata.kind);
         return Err(wrong_file(path, &what, Remedy::run("make a coreset", Operation::Build)));
     }
-    let metadata: CoresetMetadata = serde_json::from_value(story.json)
+    let metadata: CoresetMetadata = serde_json::from_value(metadata.json)
         .map_err(|error| wrong_file(path, &format!("has damaged metadata: {error}"), "build it again"))?;
     let source = open_inputs(vec![input.clone()], &OpenOptions::default())?;
     let find = |name: &str| {
@@ -103,7 +103,7 @@ pub fn read_coreset_from(input: &Input) -> Result<Coreset> {
             .fields()
             .iter()
             .position(|field| field.name == name)
-            .ok_or_else(|| wrong_file(path, &format!("has lost its column '{name}'"), "build it again"))
+            .ok_or_else(|| wrong_file(path, &format!("has no column '{name}'"), "build it again"))
     };
     let names = metadata.encoding.features.iter().map(|feature| feature.column.as_str());
     let columns = names
@@ -123,7 +123,7 @@ pub fn read_coreset_from(input: &Input) -> Result<Coreset> {
     }
     let segment = Segment { columns: values, len };
     metadata.encoding.check_labels(&Block::new(0, 0, segment.clone())).map_err(|error| {
-        wrong_file(path, &format!("has a label that its encoding does not know ({error})"), "build it again")
+        wrong_file(path, &format!("has a label that is not in its encoding ({error})"), "build it again")
     })?;
     Ok(Coreset {
         fields,

@@ -65,7 +65,7 @@ fn warn_of_twins(parts: &[(String, Coreset)], observer: &dyn Observer) {
             ours.fingerprint == theirs.fingerprint && ours.rows == theirs.rows
         };
         if let Some((twin, _)) = parts[..at].iter().find(is_same) {
-            let what = format!("'{twin}' and '{name}' are of the same rows, which now count twice");
+            let what = format!("'{twin}' and '{name}' contain the same rows, which now count twice");
             observer.event(Event::Warning(what));
         }
     }
@@ -74,7 +74,7 @@ fn warn_of_twins(parts: &[(String, Coreset)], observer: &dyn Observer) {
 /// The union of coresets of one encoding, in the order of the input: exact.
 pub(crate) fn union(parts: Vec<Coreset>) -> Result<Coreset> {
     let Some(first) = parts.first() else {
-        return Err(ErrorKind::NoRows { what: "there are no coresets to join".to_string() }.into());
+        return Err(ErrorKind::NoRows { what: "there are no coresets to merge".to_string() }.into());
     };
     if parts.len() == 1 {
         return parts.into_iter().next().ok_or_else(|| Error::setting(Setting::Parts, "must not be empty"));
@@ -134,7 +134,7 @@ fn joined(parts: &[&Provenance]) -> Provenance {
         composition: Some(Composition {
             parts: composed.iter().map(|part| part.parts).sum(),
             depth: composed.iter().map(|part| part.depth).max().unwrap_or(0),
-            bound: bounds.and_then(|bounds| bounds.into_iter().reduce(|a, b| a.beside(b))),
+            bound: bounds.and_then(|bounds| bounds.into_iter().reduce(|a, b| a.combined_with(b))),
             kl,
             movement: composed.iter().filter_map(|part| part.movement).reduce(Movement::larger),
         }),
@@ -186,7 +186,7 @@ pub(crate) struct Compressed {
     pub held: Option<Gaussian>,
 }
 
-/// Compresses a coreset to the size asked for. A coreset that is no larger than that is returned unchanged, unless it has to
+/// Compresses a coreset to the requested size. A coreset that is no larger than that is returned unchanged, unless it has to
 /// compensate a carried residual.
 pub(crate) fn compress(
     union: Coreset,
@@ -264,7 +264,7 @@ fn compressed(before: Provenance, step: Provenance, kl: Option<f64>) -> Provenan
     }
 }
 
-/// An observer that passes on nothing but a cancellation: passes over a few thousand rows need no progress bar, and their
+/// An observer that forwards only cancellations: passes over a few thousand rows need no progress bar, and their
 /// warnings were given when the rows were read.
 pub(crate) struct Quiet<'a>(pub &'a dyn Observer);
 
@@ -280,7 +280,7 @@ impl Observer for Quiet<'_> {
 /// from its own rows are pooled, and the reference level is the first part's, because rows are kept in the user's units.
 fn agreed(parts: &[(String, Coreset)]) -> Result<Encoding> {
     let Some(((first_name, first), others)) = parts.split_first() else {
-        return Err(ErrorKind::NoRows { what: "there are no coresets to join".to_string() }.into());
+        return Err(ErrorKind::NoRows { what: "there are no coresets to merge".to_string() }.into());
     };
     for (name, other) in others {
         if let Some(what) = difference(first, other) {
@@ -312,7 +312,7 @@ fn difference(first: &Coreset, second: &Coreset) -> Option<String> {
         (one.to_string() != other.to_string())
             .then(|| format!("{what} is '{one}' in the first and '{other}' in the second"))
     };
-    let intercept = |encoding: &Encoding| if encoding.intercept { "there" } else { "left out" };
+    let intercept = |encoding: &Encoding| if encoding.intercept { "fitted" } else { "omitted" };
     differ("the label", &a.label.column, &b.label.column)
         .or_else(|| differ("the label's positive value", &a.label.positive, &b.label.positive))
         .or_else(|| differ("the label's negative value", &a.label.negative, &b.label.negative))
@@ -364,7 +364,7 @@ fn feature_difference(
                 .or_else(|| differs("centred", one.centred, other.centred))
         }
         (Coding::Boolean, Coding::Boolean) => None,
-        _ => Some(format!("column '{column}' holds something else in the first than in the second")),
+        _ => Some(format!("column '{column}' has different types in the first and in the second")),
     }
 }
 

@@ -99,7 +99,7 @@ impl Coreset {
 }
 
 fn not_of_its_kind(column: &str) -> Error {
-    let what = "does not hold what its encoding says".to_string();
+    let what = "does not match its encoding".to_string();
     ErrorKind::Column { column: column.to_string(), what, help: None }.into()
 }
 

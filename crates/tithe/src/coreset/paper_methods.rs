@@ -54,7 +54,7 @@ pub(crate) fn select_uniformly(build: &mut Build<'_, impl Engine>) -> Result<Sel
         Size::Rows(rows) => rows,
         Size::Kl { .. } => return Err(only_calibrated()),
         Size::Guarantee { .. } => {
-            let what = "has no effect on a uniform choice of rows, which gives no guarantee";
+            let what = "has no effect on uniform selection, which gives no guarantee";
             return Err(
                 Error::setting(Setting::Epsilon, what).with_help(Remedy::set(Setting::Method, "sensitivity"))
             );

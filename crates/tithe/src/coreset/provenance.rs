@@ -25,12 +25,12 @@ pub enum Method {
     Uniform,
 }
 
-/// How a coreset was made: what was asked for, and what was found on the way.
+/// How a coreset was made: the request, and the results of each step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Provenance {
     /// How rows were chosen.
     pub method: Method,
-    /// The size asked for.
+    /// The requested size.
     pub size: Size,
     /// Number of draws M; the number of rows where the coreset is exact.
     pub draws: u64,
@@ -40,7 +40,7 @@ pub struct Provenance {
     pub rows_read: u64,
     /// Rows in use.
     pub rows: u64,
-    /// Rows left out for a missing, infinite or inexact value.
+    /// Rows dropped because of a missing, infinite or inexact value.
     pub rows_dropped: u64,
     /// The sum of the weights of the rows in use: their number, if they were not weighted.
     pub mass: f64,
@@ -98,7 +98,7 @@ impl Bound {
     pub const EXACT: Bound = Bound { epsilon: 0.0, delta: 0.0, radius: None };
 
     /// Of a union: the worst part (observation 1 of the paper).
-    pub fn beside(self, other: Bound) -> Bound {
+    pub fn combined_with(self, other: Bound) -> Bound {
         Bound {
             epsilon: self.epsilon.max(other.epsilon),
             delta: self.delta + other.delta,
@@ -180,7 +180,7 @@ pub struct SensitivityFacts {
     pub clusters: usize,
     /// Which points represented the groups.
     pub centers: CenterRule,
-    /// The radius asked for.
+    /// The requested radius.
     pub radius_rule: Radius,
     /// The radius R.
     pub radius: f64,

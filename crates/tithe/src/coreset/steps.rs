@@ -20,7 +20,7 @@ use crate::model::Gaussian;
 use crate::model::quadratic::Quadratic;
 use crate::reservoir::slots::Picked;
 
-/// In (ε, δ) mode the size is not known when distinct rows are counted; more than this are not worth keeping.
+/// In (ε, δ) mode the size is not known when distinct rows are counted; more than this are not kept.
 const MOST_DISTINCT: usize = 1 << 14;
 
 /// A build in progress: what every step needs.
@@ -79,7 +79,7 @@ impl<'a, E: Engine> Build<'a, E> {
         let (state, fingerprint) = self.engine.run(&watching)?.ok_or_else(no_rows)?;
         match fingerprint {
             Some(now) if now != self.learnt.fingerprint => {
-                let what = "the rows are not those that the columns were learnt from".to_string();
+                let what = "the rows are not those that the encoding was learnt from".to_string();
                 Err(ErrorKind::Changed { what }.into())
             }
             _ => Ok(state),
@@ -154,7 +154,7 @@ impl<'a, E: Engine> Build<'a, E> {
                 format!("the data has only {rows} rows: all are kept, each with its own weight")
             }
             Size::Guarantee { .. } if draws > rows / 2 => format!(
-                "the guarantee asks for {draws} draws from {rows} rows: all rows are kept instead, each with its own weight"
+                "the guarantee needs {draws} draws from {rows} rows: all rows are kept instead, each with its own weight"
             ),
             _ => return Ok(None),
         };
@@ -164,7 +164,7 @@ impl<'a, E: Engine> Build<'a, E> {
         Ok(Some(Selected::exact(rows, weights, facts, Some(why))))
     }
 
-    /// How many distinct rows are worth counting: the size asked for; where all rows fit that size, only as many as make
+    /// The largest number of distinct rows to count: the requested size; if all rows fit that size, only as many as make
     /// the data clearly smaller.
     fn most_distinct(&self) -> Option<usize> {
         let asked = match self.settings.size {

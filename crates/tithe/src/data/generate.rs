@@ -27,7 +27,7 @@ pub enum Recipe {
 }
 
 /// `P(x_d = 1)` of the binary covariates.
-const CHANCES: [f64; 10] = [1.0, 0.2, 0.3, 0.5, 0.01, 0.1, 0.2, 0.007, 0.005, 0.001];
+const PROBABILITIES: [f64; 10] = [1.0, 0.2, 0.3, 0.5, 0.01, 0.1, 0.2, 0.007, 0.005, 0.001];
 /// The coefficients of the logistic model that generates the labels of the binary data.
 const COEFFICIENTS: [f64; 10] = [-3.0, 1.2, -0.5, 0.8, 3.0, -1.0, -0.7, 4.0, 3.5, 4.5];
 
@@ -95,7 +95,7 @@ impl std::str::FromStr for Recipe {
             "binary5" => Ok(Recipe::Binary5),
             "binary10" => Ok(Recipe::Binary10),
             "mixture" => Ok(Recipe::Mixture),
-            _ => Err(format!("'{name}' is none of binary5, binary10, mixture")),
+            _ => Err(format!("'{name}' is not one of binary5, binary10, mixture")),
         }
     }
 }
@@ -160,7 +160,7 @@ fn mixture_mean(positive: bool, d: usize) -> f64 {
 impl Generated {
     fn add_binary_row(&mut self, rng: &mut Rng) {
         let mut s = 0.0;
-        for ((column, chance), theta) in self.x.iter_mut().zip(CHANCES).zip(COEFFICIENTS) {
+        for ((column, chance), theta) in self.x.iter_mut().zip(PROBABILITIES).zip(COEFFICIENTS) {
             let x = f64::from(u8::from(open_unit(rng) <= chance));
             s += theta * x;
             column.push(x);

@@ -41,7 +41,7 @@ impl DerefMut for Lane {
 
 /// A tile: `TILE` weighted points of dimension D, stored column by column.
 ///
-/// Rows from [`Tile::len`] on are padding: `z = 0` and weight 0, so that they add nothing to sums.
+/// Rows from [`Tile::len`] on are padding: `z = 0` and weight 0, so that they do not change sums.
 #[derive(Clone, Copy, Debug)]
 pub struct Tile<'a> {
     /// The columns of `z`: D lanes.
@@ -84,7 +84,7 @@ impl From<PlainPoints> for Points {
 }
 
 impl Points {
-    /// No points, of dimension `dim`.
+    /// An empty set of points of dimension `dim`.
     pub fn new(dim: usize) -> Points {
         Points { dim, ..Points::default() }
     }

@@ -76,7 +76,7 @@ impl Table {
         {
             return Err(ErrorKind::Column {
                 column: all[weight].name.clone(),
-                what: "holds no numbers, so it cannot be the weight".to_string(),
+                what: "is not numeric, so it cannot be the weight".to_string(),
                 help: None,
             }
             .into());

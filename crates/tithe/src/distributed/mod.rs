@@ -92,8 +92,8 @@ impl<'a, C: Cluster> ClusterEngine<'a, C> {
         // Finds unusable columns before anything is sent.
         table.source().scan(table.positions())?;
         if table.source().is_sparse() {
-            let what = "LIBSVM files, read apart from each other, do not tell how many features there are";
-            let help = "turn them into Parquet first, or read them on one machine";
+            let what = "the number of features is unknown if LIBSVM files are read separately";
+            let help = "convert them to Parquet first, or read them on one machine";
             return Err(cluster_error(what.to_string(), Some(help.into())));
         }
         let block_rows = block_rows.unwrap_or_else(|| default_block_rows(table.fields().len()));
@@ -288,7 +288,7 @@ fn join<P: Pass>(pass: &P, outcomes: &[Vec<u8>]) -> Result<Outcome<P::State>> {
         }
     }
     match all.sizes.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
-        Some(pair) => Err(cluster_error(format!("partition {} came back twice", pair[1].0), None)),
+        Some(pair) => Err(cluster_error(format!("partition {} was returned twice", pair[1].0), None)),
         None => Ok(all),
     }
 }

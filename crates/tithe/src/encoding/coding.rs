@@ -78,7 +78,7 @@ pub enum LabelValue {
 pub struct Feature {
     /// The name of the column.
     pub column: String,
-    /// Its coding.
+    /// How its values are encoded.
     pub coding: Coding,
 }
 
@@ -90,7 +90,7 @@ pub enum Coding {
     Number {
         /// What is subtracted: the mean, or 0.
         center: f64,
-        /// What is divided by: the standard deviation, or 1.
+        /// The divisor: the standard deviation, or 1.
         scale: f64,
     },
     /// As 0 and 1.
@@ -329,7 +329,7 @@ impl<'a> Input<'a> {
                 Err(ErrorKind::Column {
                     column: feature.column.clone(),
                     what: format!(
-                        "{what} in {}, and the encoding has numbers",
+                        "{what} in {}, but the column is numeric in the encoding",
                         row_name(block.position(row))
                     ),
                     help: Some("repair the value".into()),
@@ -338,7 +338,7 @@ impl<'a> Input<'a> {
             }
             (Coding::Levels { .. }, Column::Number(_)) => Err(ErrorKind::Column {
                 column: feature.column.clone(),
-                what: "holds numbers, and the encoding has categories".to_string(),
+                what: "is numeric, but categorical in the encoding".to_string(),
                 help: Some(Remedy::ReadAsText(None).into()),
             }
             .into()),
@@ -358,7 +358,7 @@ pub(crate) fn stray_text(codes: &[u32], levels: &[String]) -> (usize, String) {
 pub(crate) fn unseen_level(column: &str, level: &str, row: &str) -> crate::base::error::Error {
     ErrorKind::Column {
         column: column.to_string(),
-        what: format!("the level '{level}' in {row} was not there when the encoding was learnt"),
+        what: format!("the level '{level}' in {row} did not occur when the encoding was learnt"),
         help: Some(Remedy::UnseenAsReference.into()),
     }
     .into()
@@ -395,10 +395,10 @@ impl Label {
             Some((row, value)) => Err(ErrorKind::Column {
                 column: self.column.clone(),
                 what: format!(
-                    "{} has the label '{value}', which was not there when the encoding was learnt",
+                    "{} has the label '{value}', which did not occur when the encoding was learnt",
                     row_name(block.position(row))
                 ),
-                help: Some("name the data that the coreset was made of".into()),
+                help: Some("name the data that the coreset was made from".into()),
             }
             .into()),
         }
@@ -434,7 +434,7 @@ impl<'a> LabelInput<'a> {
             }
             _ => Err(ErrorKind::Column {
                 column: label.column.clone(),
-                what: "is of another kind than the encoding says".to_string(),
+                what: "has another type than in the encoding".to_string(),
                 help: None,
             }
             .into()),
@@ -598,7 +598,7 @@ mod tests {
 
     #[test]
     fn a_column_of_another_kind_is_an_error() {
-        let told = |columns: Vec<Column>| {
+        let message = |columns: Vec<Column>| {
             let block = Block::new(0, 0, Segment { columns, len: 3 });
             encoding().encoder(&block).err().map(|error| error.to_string())
         };
@@ -606,12 +606,13 @@ mod tests {
         ["40", "old", "41"].iter().for_each(|age| ages.push(Some(age)));
         let mut columns = block(3).columns.clone();
         columns[0] = ages.finish();
-        let expected = "column 'age': 'old' is not a number in row 2, and the encoding has numbers";
-        assert_eq!(told(columns.clone()).as_deref(), Some(expected));
+        let expected =
+            "column 'age': 'old' is not a number in row 2, but the column is numeric in the encoding";
+        assert_eq!(message(columns.clone()).as_deref(), Some(expected));
         columns.swap(0, 2);
         columns[1] = columns[0].clone();
-        let expected = "column 'city': holds numbers, and the encoding has categories";
-        assert_eq!(told(columns).as_deref(), Some(expected));
+        let expected = "column 'city': is numeric, but categorical in the encoding";
+        assert_eq!(message(columns).as_deref(), Some(expected));
     }
 
     #[test]
@@ -692,7 +693,7 @@ mod tests {
         let error = other.encoder(&block(9)).err().expect("an error");
         assert_eq!(
             error.to_string(),
-            "column 'city': the level 'C' in row 1 was not there when the encoding was learnt"
+            "column 'city': the level 'C' in row 1 did not occur when the encoding was learnt"
         );
     }
 }

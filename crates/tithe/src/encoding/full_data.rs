@@ -48,7 +48,7 @@ pub fn open_with(
 
 /// Data that was opened once to see its columns, and again with some of them read as text.
 pub(crate) struct Reopened {
-    /// The columns as they were at first.
+    /// The columns as they were when first opened.
     pub stored: Vec<Field>,
     /// The data with these columns read as text.
     pub source: Box<dyn Source>,

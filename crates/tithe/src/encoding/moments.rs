@@ -21,7 +21,7 @@ impl Moments {
     pub fn merge(&mut self, next: Moments) {
         let squares = self.squares + next.squares;
         if self.mass == 0.0 || next.mass == 0.0 {
-            // A part without mass adds nothing, but its squares may be NaN, which must be kept.
+            // A part without mass does not change the sums, except that its squares may be NaN, which must be kept.
             let some = if self.mass == 0.0 { next } else { *self };
             *self = Moments { squares, ..some };
             return;

@@ -106,7 +106,7 @@ pub(crate) struct Found {
 
 #[derive(Default, Serialize, Deserialize)]
 struct ColumnFound {
-    flaws: Flaws,
+    unusable: UnusableValues,
     moments: Moments,
     levels: Levels,
     numbers: Numbers,
@@ -115,7 +115,7 @@ struct ColumnFound {
 
 /// The unusable values of a column.
 #[derive(Default, Serialize, Deserialize)]
-struct Flaws {
+struct UnusableValues {
     missing: u64,
     infinite: u64,
     inexact: u64,
@@ -303,7 +303,7 @@ impl Pass for Survey {
         found.picks.merge(next.picks);
         found.fingerprint.merge(next.fingerprint);
         for (c, (ours, theirs)) in found.columns.iter_mut().zip(next.columns).enumerate() {
-            ours.flaws.merge(theirs.flaws);
+            ours.unusable.merge(theirs.unusable);
             ours.moments.merge(theirs.moments);
             ours.levels.merge(theirs.levels, self.levels_kept(c));
             theirs.numbers.0.into_iter().for_each(|(value, seen)| ours.numbers.add(value, seen));
@@ -314,7 +314,7 @@ impl Pass for Survey {
     fn relocate(&self, found: &mut Found, place: &dyn Fn(u64) -> u64) {
         found.picks.relocate(place);
         for column in &mut found.columns {
-            column.flaws.first.iter_mut().for_each(|row| row.relocate(place));
+            column.unusable.first.iter_mut().for_each(|row| row.relocate(place));
             column.not_positive = column.not_positive.map(|(position, value)| (place(position), value));
             let numbers = column.numbers.0.iter_mut().map(|(_, seen)| seen);
             numbers.chain(column.levels.seen.values_mut()).for_each(|seen| seen.first = place(seen.first));
@@ -380,7 +380,7 @@ impl Survey {
                     *mass += weights.map_or(1.0, |weights| weights[row]);
                     first.get_or_insert(row);
                 }
-                None => found.flaws.add(block, row, MISSING_CODE == code, false),
+                None => found.unusable.add(block, row, MISSING_CODE == code, false),
             }
         }
         for (level, (mass, first)) in levels.iter().zip(by_code) {
@@ -393,13 +393,17 @@ impl Survey {
 }
 
 fn number_feature(block: &Block, values: &[f64], moments: Moments) -> ColumnFound {
-    let flaws = if moments.squares.is_finite() { Flaws::default() } else { Flaws::of(block, values) };
-    ColumnFound { flaws, moments, ..ColumnFound::default() }
+    let unusable = if moments.squares.is_finite() {
+        UnusableValues::default()
+    } else {
+        UnusableValues::of(block, values)
+    };
+    ColumnFound { unusable, moments, ..ColumnFound::default() }
 }
 
 fn number_label(block: &Block, values: &[f64]) -> ColumnFound {
     let mut numbers = Numbers::default();
-    let mut flaws = Flaws::default();
+    let mut unusable = UnusableValues::default();
     // Usually all rows have one of the first two values, so a vectorised count is enough.
     for (row, &value) in values.iter().enumerate() {
         if numbers.0.len() == 2 {
@@ -424,32 +428,32 @@ fn number_label(block: &Block, values: &[f64]) -> ColumnFound {
     );
     numbers.0.iter_mut().zip([ones, others]).for_each(|((_, seen), count)| seen.mass = count as f64);
     if ones + others != values.len() as u64 {
-        flaws = Flaws::of(block, values);
+        unusable = UnusableValues::of(block, values);
         numbers = Numbers::default();
         for (row, value) in values.iter().enumerate().filter(|(_, value)| value.is_finite()) {
             numbers.add(*value, Seen { mass: 1.0, first: block.position(row) });
         }
     }
-    ColumnFound { numbers, flaws, ..ColumnFound::default() }
+    ColumnFound { numbers, unusable, ..ColumnFound::default() }
 }
 
 fn weight_column(block: &Block, values: &[f64]) -> ColumnFound {
     let row = values.iter().position(|value| *value <= 0.0);
     ColumnFound {
-        flaws: Flaws::of(block, values),
+        unusable: UnusableValues::of(block, values),
         not_positive: row.map(|row| (block.position(row), values[row])),
         ..ColumnFound::default()
     }
 }
 
-impl Flaws {
-    fn of(block: &Block, values: &[f64]) -> Flaws {
-        let mut flaws = Flaws::default();
+impl UnusableValues {
+    fn of(block: &Block, values: &[f64]) -> UnusableValues {
+        let mut unusable = UnusableValues::default();
         for (row, value) in values.iter().enumerate().filter(|(_, value)| !value.is_finite()) {
             let inexact = value.to_bits() == INEXACT.to_bits();
-            flaws.add(block, row, value.is_nan() && !inexact, inexact);
+            unusable.add(block, row, value.is_nan() && !inexact, inexact);
         }
-        flaws
+        unusable
     }
 
     fn add(&mut self, block: &Block, row: usize, missing: bool, inexact: bool) {
@@ -459,7 +463,7 @@ impl Flaws {
         self.first.get_or_insert_with(|| RowSet::copy(block, &[row]));
     }
 
-    fn merge(&mut self, next: Flaws) {
+    fn merge(&mut self, next: UnusableValues) {
         self.missing += next.missing;
         self.infinite += next.infinite;
         self.inexact += next.inexact;
@@ -524,18 +528,18 @@ fn check(table: &Table, found: &Found, missing: Missing, row_name: &dyn Fn(u64) 
             found.rows_read
         )));
     }
-    let flaws: Vec<String> = table
+    let unusable: Vec<String> = table
         .fields()
         .iter()
         .zip(&found.columns)
-        .filter_map(|(field, column)| column.flaws.describe(&field.name, row_name))
+        .filter_map(|(field, column)| column.unusable.describe(&field.name, row_name))
         .collect();
-    if missing == Missing::Error && !flaws.is_empty() {
-        let mut what = format!("values that cannot be used in {}", flaws.join(", "));
+    if missing == Missing::Error && !unusable.is_empty() {
+        let mut what = format!("values that cannot be used in {}", unusable.join(", "));
         // A row that is not in a file is identified by its values.
         if table.source().files().is_empty()
             && let Some((at, row)) =
-                found.columns.iter().zip(0..).find_map(|(c, at)| Some((at, c.flaws.first.as_ref()?)))
+                found.columns.iter().zip(0..).find_map(|(c, at)| Some((at, c.unusable.first.as_ref()?)))
         {
             what = format!("{what}; {}", shown(table.fields(), row, at));
         }
@@ -565,8 +569,8 @@ fn check(table: &Table, found: &Found, missing: Missing, row_name: &dyn Fn(u64) 
     {
         return Err(ErrorKind::Column {
             column: weight.name.clone(),
-            what: "the weights add up to more than a number can hold".to_string(),
-            help: Some("give smaller ones: only their proportions and their total matter".into()),
+            what: "the sum of the weights is too large for a floating-point number".to_string(),
+            help: Some("use smaller weights".into()),
         }
         .into());
     }
@@ -601,7 +605,7 @@ fn learn(
         .collect::<Result<Vec<_>>>()?;
     let is_feature = |name: &str| features.iter().any(|feature: &Feature| feature.column == name);
     if is_feature("weight") && is_feature("row") {
-        let what = "columns 'weight' and 'row' are taken for features";
+        let what = "columns 'weight' and 'row' are used as features";
         let remedy = "if this is a coreset, name 'weight' as the weight and exclude 'row'";
         warnings.push(format!("{what}: {remedy}"));
     }
@@ -628,7 +632,7 @@ fn fitting(
     let there = table.features().iter().chain([table.label()]);
     for (name, field) in expected.clone().zip(there) {
         if *name != field.name {
-            let what = format!("stands where the encoding has '{name}'");
+            let what = format!("is at the position of the encoding's column '{name}'");
             return Err(ErrorKind::Column { column: field.name.clone(), what, help: None }.into());
         }
     }
@@ -652,7 +656,7 @@ fn fitting(
     let values = label_values(table.label(), &found.columns[known.features.len()])?;
     if let Some((third, seen)) = values.iter().find(|(value, _)| !classes.contains(&value)) {
         let what = format!(
-            "the label has the value '{third}' in {}, and the encoding knows '{}' and '{}'",
+            "the label has the value '{third}' in {}, but the encoding has '{}' and '{}'",
             row_name(seen.first),
             classes[0],
             classes[1]
@@ -676,7 +680,7 @@ fn too_large(column: String) -> Error {
     ErrorKind::Column {
         column,
         what: "has values too large to be squared".to_string(),
-        help: Some("give it in larger units".into()),
+        help: Some("use a larger unit".into()),
     }
     .into()
 }
@@ -691,7 +695,7 @@ fn feature(
     let column = field.name.clone();
     let constant = |warnings: &mut Vec<String>| {
         warnings.push(format!(
-            "column '{column}' is constant: it is kept, but the data says nothing about its coefficient"
+            "column '{column}' is constant: it is kept, but the data contains no information about its coefficient"
         ));
     };
     // A constant other than 0 is an intercept, if the model has no other.
@@ -712,39 +716,39 @@ fn feature(
             let scale = if settings.standardize && sd > 0.0 { sd } else { 1.0 };
             Coding::Number { center: if center { mean } else { 0.0 }, scale }
         }
-        Kind::Text => {
-            if found.levels.too_many {
-                return Err(ErrorKind::Column {
-                    what: format!("has more than {} levels", settings.max_levels),
-                    help: Some(Help::from([
-                        Remedy::ExcludeColumn(Some(column.clone())),
-                        "group its levels".into(),
-                        Remedy::RaiseLimit(Setting::MaxLevels),
-                    ])),
-                    column,
-                }
-                .into());
-            }
-            // The most frequent level; of equally frequent ones the first alphabetically.
-            let reference = found
-                .levels
-                .seen
-                .iter()
-                .rev()
-                .max_by(|a, b| a.1.mass.total_cmp(&b.1.mass))
-                .map_or(String::new(), |(level, _)| level.clone());
-            let levels: Vec<String> =
-                found.levels.seen.keys().filter(|level| **level != reference).cloned().collect();
-            if levels.is_empty() {
-                warnings.push(format!(
-                    "column '{column}' has only the level '{reference}': it has no coefficient"
-                ));
-            }
-            Coding::Levels { reference, levels }
-        }
+        Kind::Text => levels(&column, found, settings, warnings)?,
         Kind::Unsupported => return Err(unsupported(field)),
     };
     Ok(Feature { column, coding })
+}
+
+/// The coding of a text column. The reference is the most frequent level; of equally frequent ones the first alphabetically.
+fn levels(
+    column: &str,
+    found: &ColumnFound,
+    settings: &EncodingSettings,
+    warnings: &mut Vec<String>,
+) -> Result<Coding> {
+    if found.levels.too_many {
+        return Err(ErrorKind::Column {
+            column: column.to_string(),
+            what: format!("has more than {} levels", settings.max_levels),
+            help: Some(Help::from([
+                Remedy::ExcludeColumn(Some(column.to_string())),
+                "group its levels".into(),
+                Remedy::RaiseLimit(Setting::MaxLevels),
+            ])),
+        }
+        .into());
+    }
+    let seen = &found.levels.seen;
+    let most_frequent = seen.iter().rev().max_by(|a, b| a.1.mass.total_cmp(&b.1.mass));
+    let reference = most_frequent.map_or(String::new(), |(level, _)| level.clone());
+    let levels: Vec<String> = seen.keys().filter(|level| **level != reference).cloned().collect();
+    if levels.is_empty() {
+        warnings.push(format!("column '{column}' has only the level '{reference}': it has no coefficient"));
+    }
+    Ok(Coding::Levels { reference, levels })
 }
 
 fn unsupported(field: &Field) -> Error {
@@ -773,67 +777,67 @@ fn label(
     row_name: &dyn Fn(u64) -> String,
 ) -> Result<Label> {
     let seen = label_values(field, found)?;
-    let values: Vec<&LabelValue> = seen.iter().map(|(value, _)| value).collect();
-    let column = field.name.clone();
     let refuse = |what: String, help: Help| -> Result<Label> {
-        Err(ErrorKind::Column { column: column.clone(), what, help: Some(help) }.into())
+        Err(ErrorKind::Column { column: field.name.clone(), what, help: Some(help) }.into())
     };
     let listed =
-        values.iter().take(NUMBERS_KEPT).map(|value| format!("'{value}'")).collect::<Vec<_>>().join(", ");
-    match values.len() {
-        0 => {
-            return refuse(
+        seen.iter().take(NUMBERS_KEPT).map(|(value, _)| format!("'{value}'")).collect::<Vec<_>>().join(", ");
+    let [(first, _), (second, _)] = &seen[..] else {
+        return match &seen[..] {
+            [] => refuse(
                 "the label has no value".to_string(),
                 Remedy::using("name another column", Setting::Label).into(),
-            );
-        }
-        1 => {
-            return refuse(
+            ),
+            [_] => refuse(
                 format!("the label has only the value {listed}; a model needs both classes"),
                 [Remedy::using("name another column", Setting::Label), "use data with both classes".into()]
                     .into(),
-            );
-        }
-        2 if !found.levels.too_many => {}
-        _ => {
-            // If there are three values, the rarest is often a typing error, so say where it is.
-            let more = match &seen[..] {
-                [_, _, _] => seen.iter().min_by(|a, b| a.1.mass.total_cmp(&b.1.mass)).map_or(
-                    String::new(),
-                    |(value, seen)| {
-                        format!("; the rarest, '{value}', comes first in {}", row_name(seen.first))
-                    },
-                ),
-                _ => ", …".to_string(),
-            };
-            return refuse(
-                format!("the label has more than two values: {listed}{more}"),
-                "a label has two classes: keep the rows of two, or make a column that is true for one of them"
-                    .into(),
-            );
-        }
+            ),
+            more => refuse(too_many_classes(&listed, more, row_name), KEEP_TWO_CLASSES.into()),
+        };
+    };
+    if found.levels.too_many {
+        return refuse(too_many_classes(&listed, &seen, row_name), KEEP_TWO_CLASSES.into());
     }
-    let positive = match &settings.positive {
-        Some(wanted) => values.iter().position(|value| is_named(value, wanted)),
-        None if field.kind == Kind::Text => match larger(values[0], values[1]) {
-            Some(larger) => Some(larger),
+    let positive_is_second = match &settings.positive {
+        Some(wanted) if is_named(first, wanted) => false,
+        Some(wanted) if is_named(second, wanted) => true,
+        Some(wanted) => {
+            return refuse(
+                format!("the label's values are {listed}; none is '{wanted}'"),
+                Remedy::example("name one of them", Setting::Positive, second.to_string()).into(),
+            );
+        }
+        None if field.kind == Kind::Text => match larger(first, second) {
+            Some(larger) => larger == 1,
             None => {
                 return refuse(
-                    format!("the label's values are {listed}, and nothing says which is the positive one"),
-                    Remedy::example("name it", Setting::Positive, values[1].to_string()).into(),
+                    format!("the label's values are {listed}, and it is not clear which one is positive"),
+                    Remedy::example("name it", Setting::Positive, second.to_string()).into(),
                 );
             }
         },
-        None => Some(1),
+        None => true,
     };
-    let Some(positive) = positive else {
-        let wanted = settings.positive.as_deref().unwrap_or_default();
-        return refuse(
-            format!("the label's values are {listed}; none is '{wanted}'"),
-            Remedy::example("name one of them", Setting::Positive, values[1].to_string()).into(),
-        );
+    let (negative, positive) = if positive_is_second { (first, second) } else { (second, first) };
+    Ok(Label { column: field.name.clone(), negative: negative.clone(), positive: positive.clone() })
+}
+
+const KEEP_TWO_CLASSES: &str =
+    "a label has two classes: keep the rows of two, or make a column that is true for one of them";
+
+/// Describes a label with more than two values. If there are three, the rarest is often a typing error, so its first row
+/// is named.
+fn too_many_classes(listed: &str, seen: &[(LabelValue, Seen)], row_name: &dyn Fn(u64) -> String) -> String {
+    let rarest = match seen {
+        [_, _, _] => seen.iter().min_by(|a, b| a.1.mass.total_cmp(&b.1.mass)),
+        _ => None,
     };
-    Ok(Label { column, negative: values[1 - positive].clone(), positive: values[positive].clone() })
+    let more = match rarest {
+        Some((value, seen)) => format!("; the rarest, '{value}', first appears in {}", row_name(seen.first)),
+        None => ", …".to_string(),
+    };
+    format!("the label has more than two values: {listed}{more}")
 }
 
 /// The index of the larger of two labels, if they are text that represents numbers or booleans.
@@ -973,9 +977,9 @@ pub(super) mod tests {
                 numbers.0.iter().map(|(value, seen)| (*value, seen.mass, seen.first)).collect()
             };
             assert_eq!(as_tuples(&found.numbers), as_tuples(&plain), "{values:?}");
-            assert_eq!(found.flaws.missing, values.iter().filter(|value| value.is_nan()).count() as u64);
+            assert_eq!(found.unusable.missing, values.iter().filter(|value| value.is_nan()).count() as u64);
             assert_eq!(
-                found.flaws.infinite,
+                found.unusable.infinite,
                 values.iter().filter(|value| value.is_infinite()).count() as u64
             );
         }

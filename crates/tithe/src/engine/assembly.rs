@@ -93,7 +93,7 @@ impl Assembly {
         complete
     }
 
-    /// The incomplete block at the end of the input, with the number that a further unit would have.
+    /// The incomplete block at the end of the input, with the number of the next unit.
     pub fn last_block(&mut self) -> (usize, Option<CompleteBlock>) {
         let last = self.partial.pop_last();
         (self.units.len(), last.map(|(index, block)| (index, block.parts.into_values().collect())))

@@ -134,10 +134,10 @@ impl<'a> LocalEngine<'a> {
             let what = format!("it had {before} rows, and then {now}");
             return Err(ErrorKind::Changed { what }.into());
         }
-        if let Some(told) = self.table.source().rows()
-            && now != told
+        if let Some(announced) = self.table.source().rows()
+            && now != announced
         {
-            let what = format!("it was to have {told} rows, and had {now}");
+            let what = format!("the source announced {announced} rows, but had {now}");
             return Err(ErrorKind::Changed { what }.into());
         }
         Ok(())

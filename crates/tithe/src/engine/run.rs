@@ -73,7 +73,7 @@ impl<'a, P: Pass> Run<'a, P> {
         }
     }
 
-    /// True if all blocks are cached, so that nothing must be decoded.
+    /// True if all blocks are cached, so that no unit has to be decoded.
     pub fn is_in_memory(&self) -> bool {
         self.cache.is_some_and(|cache| cache.complete)
     }

@@ -1,12 +1,9 @@
 //! Diagnostics of draws: R-hat, effective sample sizes and Monte Carlo errors (Vehtari et al. 2021) with ArviZ's
-//! conventions, and findings that name a remedy.
-
-use std::fmt;
+//! conventions.
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::error::{Help, Neutral, Remedy, Setting, Wording};
-use crate::mcmc::draws::{Draws, Stats};
+use crate::mcmc::draws::Draws;
 
 /// Summary of the draws of one coefficient.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,12 +59,12 @@ pub fn summarise(name: &str, chains: &[Vec<f64>]) -> CoefficientSummary {
 }
 
 /// The smallest number of draws per chain for which diagnostics are computed.
-const FEWEST: usize = 4;
+pub(super) const FEWEST_DRAWS: usize = 4;
 
 fn usable(chains: &[Vec<f64>], fewest_chains: usize) -> bool {
     let length = chains.first().map_or(0, Vec::len);
     chains.len() >= fewest_chains
-        && length >= FEWEST
+        && length >= FEWEST_DRAWS
         && chains.iter().all(|chain| chain.len() == length && chain.iter().all(|x| x.is_finite()))
 }
 
@@ -257,275 +254,100 @@ pub fn quantile(sorted: &[f64], p: f64) -> f64 {
 }
 
 /// The quantile of the standard normal distribution, accurate to 1e-16 (Wichura 1988, algorithm AS 241).
-pub(crate) fn normal_quantile(p: f64) -> f64 {
-    let ratio = |r: f64, above: [f64; 8], below: [f64; 8]| {
-        let polynomial = |c: [f64; 8]| c.iter().rev().fold(0.0, |sum, c| sum * r + c);
-        polynomial(above) / polynomial(below)
-    };
+fn normal_quantile(p: f64) -> f64 {
     let q = p - 0.5;
     if q.abs() <= 0.425 {
-        return q * ratio(
-            0.180625 - q * q,
-            [
-                3.387_132_872_796_366_5,
-                1.331_416_678_917_843_8e2,
-                1.971_590_950_306_551_3e3,
-                1.373_169_376_550_946e4,
-                4.592_195_393_154_987e4,
-                6.726_577_092_700_87e4,
-                3.343_057_558_358_813e4,
-                2.509_080_928_730_122_7e3,
-            ],
-            [
-                1.0,
-                4.231_333_070_160_091e1,
-                6.871_870_074_920_579e2,
-                5.394_196_021_424_751e3,
-                2.121_379_430_158_659_7e4,
-                3.930_789_580_009_271e4,
-                2.872_908_573_572_194_3e4,
-                5.226_495_278_852_854e3,
-            ],
-        );
+        return q * CENTRAL.at(0.180625 - q * q);
     }
     let r = (-p.min(1.0 - p).ln()).sqrt();
-    let magnitude = if r <= 5.0 {
-        ratio(
-            r - 1.6,
-            [
-                1.423_437_110_749_683_5,
-                4.630_337_846_156_546,
-                5.769_497_221_460_691,
-                3.647_848_324_763_204_5,
-                1.270_458_252_452_368_4,
-                2.417_807_251_774_506e-1,
-                2.272_384_498_926_918_4e-2,
-                7.745_450_142_783_414e-4,
-            ],
-            [
-                1.0,
-                2.053_191_626_637_759,
-                1.676_384_830_183_803_8,
-                6.897_673_349_851e-1,
-                1.481_039_764_274_800_8e-1,
-                1.519_866_656_361_645_7e-2,
-                5.475_938_084_995_345e-4,
-                1.050_750_071_644_416_9e-9,
-            ],
-        )
-    } else {
-        ratio(
-            r - 5.0,
-            [
-                6.657_904_643_501_103,
-                5.463_784_911_164_114,
-                1.784_826_539_917_291_3,
-                2.965_605_718_285_048_7e-1,
-                2.653_218_952_657_612_4e-2,
-                1.242_660_947_388_078_4e-3,
-                2.711_555_568_743_487_6e-5,
-                2.010_334_399_292_288_1e-7,
-            ],
-            [
-                1.0,
-                5.998_322_065_558_88e-1,
-                1.369_298_809_227_358e-1,
-                1.487_536_129_085_061_5e-2,
-                7.868_691_311_456_133e-4,
-                1.846_318_317_510_054_8e-5,
-                1.421_511_758_316_446e-7,
-                2.044_263_103_389_939_8e-15,
-            ],
-        )
-    };
+    let magnitude = if r <= 5.0 { MIDDLE.at(r - 1.6) } else { TAIL.at(r - 5.0) };
     magnitude.copysign(q)
 }
 
-/// A problem with the draws that the user should know about.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(not(feature = "internals"), non_exhaustive)]
-pub struct Finding {
-    /// The kind of problem.
-    pub what: Trouble,
-    /// A description with numbers.
-    pub how_much: String,
-    /// The remedy.
-    pub what_to_do: Help,
+/// A quotient of two polynomials; the coefficient of the lowest power comes first.
+struct RationalFunction {
+    numerator: [f64; 8],
+    denominator: [f64; 8],
 }
 
-/// The kinds of problems with draws.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Trouble {
-    /// R-hat above 1.01.
-    ChainsDisagree,
-    /// R-hat cannot be computed from one chain.
-    OneChain,
-    /// Fewer than 100 effective draws per chain.
-    FewEffectiveDraws,
-    /// Divergent trajectories.
-    Divergences,
-    /// Trajectories truncated at the maximum depth.
-    LongTrajectories,
-    /// The energies are explored slowly.
-    SlowEnergy,
-    /// The acceptance rate is far from the sampler's target.
-    Acceptance,
-    /// Draws that are not finite.
-    NotFinite,
-    /// Priors that move the mode away from the one that a coreset is calibrated for.
-    PriorMovesMode,
-    /// Rows that some coefficients separate perfectly, so that only the prior bounds them.
-    Separated,
-}
-
-impl Finding {
-    #[doc(hidden)]
-    /// The warning in the words of a front end.
-    pub fn message(&self, wording: &dyn Wording) -> String {
-        format!("{}; {}", self.how_much, self.what_to_do.words(wording))
+impl RationalFunction {
+    fn at(&self, x: f64) -> f64 {
+        let polynomial = |c: &[f64; 8]| c.iter().rev().fold(0.0, |sum, c| sum * x + c);
+        polynomial(&self.numerator) / polynomial(&self.denominator)
     }
 }
 
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message(&Neutral))
-    }
-}
+/// AS 241 for `p` within 0.425 of ½, in `0.180625 − (p − ½)²`.
+const CENTRAL: RationalFunction = RationalFunction {
+    numerator: [
+        3.387_132_872_796_366_5,
+        1.331_416_678_917_843_8e2,
+        1.971_590_950_306_551_3e3,
+        1.373_169_376_550_946e4,
+        4.592_195_393_154_987e4,
+        6.726_577_092_700_87e4,
+        3.343_057_558_358_813e4,
+        2.509_080_928_730_122_7e3,
+    ],
+    denominator: [
+        1.0,
+        4.231_333_070_160_091e1,
+        6.871_870_074_920_579e2,
+        5.394_196_021_424_751e3,
+        2.121_379_430_158_659_7e4,
+        3.930_789_580_009_271e4,
+        2.872_908_573_572_194_3e4,
+        5.226_495_278_852_854e3,
+    ],
+};
 
-/// R-hat above this is a problem (Vehtari et al. 2021).
-const R_HAT_LIMIT: f64 = 1.01;
-/// Effective draws that each chain should give (Vehtari et al. 2021).
-const ESS_PER_CHAIN: f64 = 100.0;
+/// AS 241 for `p` further out, in `r − 1.6` with `r = √(−ln min(p, 1 − p)) ≤ 5`.
+const MIDDLE: RationalFunction = RationalFunction {
+    numerator: [
+        1.423_437_110_749_683_5,
+        4.630_337_846_156_546,
+        5.769_497_221_460_691,
+        3.647_848_324_763_204_5,
+        1.270_458_252_452_368_4,
+        2.417_807_251_774_506e-1,
+        2.272_384_498_926_918_4e-2,
+        7.745_450_142_783_414e-4,
+    ],
+    denominator: [
+        1.0,
+        2.053_191_626_637_759,
+        1.676_384_830_183_803_8,
+        6.897_673_349_851e-1,
+        1.481_039_764_274_800_8e-1,
+        1.519_866_656_361_645_7e-2,
+        5.475_938_084_995_345e-4,
+        1.050_750_071_644_416_9e-9,
+    ],
+};
 
-/// Problems with the draws; empty if there are none.
-pub fn findings(draws: &Draws, summary: &[CoefficientSummary]) -> Vec<Finding> {
-    let mut found = Vec::new();
-    let mut say = |what: Trouble, how_much: String, what_to_do: Help| {
-        found.push(Finding { what, how_much, what_to_do });
-    };
-    let bad = draws.rows().filter(|theta| theta.iter().any(|x| !x.is_finite())).count();
-    if bad > 0 {
-        say(
-            Trouble::NotFinite,
-            format!("{bad} of {} draws are not finite", draws.len()),
-            ["look for extreme values in the data".into(), Remedy::choose("a narrower", Setting::Prior)]
-                .into(),
-        );
-        return found;
-    }
-    let independent = draws.chains.iter().all(|chain| chain.stats == Stats::Independent);
-    let worst = |value: fn(&CoefficientSummary) -> f64| {
-        summary.iter().filter(|c| !value(c).is_nan()).max_by(|a, b| value(a).total_cmp(&value(b)))
-    };
-    if draws.chains.len() == 1 && !independent {
-        say(
-            Trouble::OneChain,
-            "one chain cannot be compared with others, so R-hat is not known".into(),
-            Remedy::set(Setting::Chains, 4).into(),
-        );
-    }
-    let apart = summary.iter().filter(|c| c.r_hat > R_HAT_LIMIT).count();
-    if let Some(c) = worst(|c| c.r_hat).filter(|c| c.r_hat > R_HAT_LIMIT) {
-        say(
-            Trouble::ChainsDisagree,
-            format!(
-                "the chains disagree: R-hat is above {R_HAT_LIMIT} for {apart} of {} coefficients, {:.3} for '{}'",
-                summary.len(),
-                c.r_hat,
-                c.name
-            ),
-            [
-                Remedy::choose("twice the", Setting::Warmup),
-                Remedy::choose("twice the", Setting::Draws),
-                "look for several modes of the posterior".into(),
-            ]
-            .into(),
-        );
-    }
-    if draws.draws_per_chain() < FEWEST {
-        say(
-            Trouble::FewEffectiveDraws,
-            format!("too few draws to tell what they are worth: {} a chain", draws.draws_per_chain()),
-            Remedy::set(Setting::Draws, 1000).into(),
-        );
-    }
-    let wanted = ESS_PER_CHAIN * draws.chains.len() as f64;
-    if let Some(c) = worst(|c| -c.ess_bulk.min(c.ess_tail)).filter(|c| c.ess_bulk.min(c.ess_tail) < wanted) {
-        let few = summary.iter().filter(|c| c.ess_bulk.min(c.ess_tail) < wanted).count();
-        let least = c.ess_bulk.min(c.ess_tail);
-        let factor = (wanted / least.max(1.0)).ceil().max(2.0);
-        say(
-            Trouble::FewEffectiveDraws,
-            format!(
-                "too few effective draws: below {wanted:.0} for {few} of {} coefficients, {least:.0} for '{}'",
-                summary.len(),
-                c.name
-            ),
-            Remedy::set(Setting::Draws, (draws.draws_per_chain() as f64 * factor) as u64).into(),
-        );
-    }
-    let (mut diverging, mut cut, mut slow, mut accepted) = (0, 0, Vec::new(), Vec::new());
-    for chain in &draws.chains {
-        match &chain.stats {
-            Stats::Hamiltonian { diverging: d, energy, reached_max_treedepth, .. } => {
-                diverging += d.iter().filter(|d| **d).count();
-                cut += reached_max_treedepth.iter().filter(|d| **d).count();
-                if energy.len() >= FEWEST && e_bfmi(energy) < 0.3 {
-                    slow.push(e_bfmi(energy));
-                }
-            }
-            Stats::Metropolis { acceptance_rate, .. } => {
-                accepted.push(acceptance_rate.iter().sum::<f64>() / acceptance_rate.len() as f64);
-            }
-            Stats::Independent => {}
-        }
-    }
-    if diverging > 0 {
-        say(
-            Trouble::Divergences,
-            format!(
-                "{diverging} of {} trajectories diverged, so the draws may miss a narrow part of the posterior",
-                draws.len()
-            ),
-            [Remedy::choose("a larger", Setting::Warmup), Remedy::choose("a lighter-tailed", Setting::Prior)]
-                .into(),
-        );
-    }
-    if cut > 0 {
-        say(
-            Trouble::LongTrajectories,
-            format!(
-                "{cut} of {} trajectories reached the maximum tree depth: the draws are valid but slow",
-                draws.len()
-            ),
-            Remedy::choose("a larger", Setting::Warmup).into(),
-        );
-    }
-    if !slow.is_empty() {
-        let least = slow.iter().copied().fold(f64::INFINITY, f64::min);
-        say(
-            Trouble::SlowEnergy,
-            format!(
-                "E-BFMI is below 0.3 in {} of {} chains (least {least:.2})",
-                slow.len(),
-                draws.chains.len()
-            ),
-            [Remedy::choose("a lighter-tailed", Setting::Prior), Remedy::choose("a larger", Setting::Draws)]
-                .into(),
-        );
-    }
-    let (low, high) =
-        accepted.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), a| (a.min(l), a.max(h)));
-    if low < 0.3 || high > 0.9 {
-        say(
-            Trouble::Acceptance,
-            format!("acceptance lies between {low:.2} and {high:.2} where 0.57 is aimed at"),
-            [Remedy::choose("a larger", Setting::Warmup), Remedy::set(Setting::Sampler, "nuts")].into(),
-        );
-    }
-    found
-}
+/// AS 241 for `p` for larger `r`, in `r − 5`.
+const TAIL: RationalFunction = RationalFunction {
+    numerator: [
+        6.657_904_643_501_103,
+        5.463_784_911_164_114,
+        1.784_826_539_917_291_3,
+        2.965_605_718_285_048_7e-1,
+        2.653_218_952_657_612_4e-2,
+        1.242_660_947_388_078_4e-3,
+        2.711_555_568_743_487_6e-5,
+        2.010_334_399_292_288_1e-7,
+    ],
+    denominator: [
+        1.0,
+        5.998_322_065_558_88e-1,
+        1.369_298_809_227_358e-1,
+        1.487_536_129_085_061_5e-2,
+        7.868_691_311_456_133e-4,
+        1.846_318_317_510_054_8e-5,
+        1.421_511_758_316_446e-7,
+        2.044_263_103_389_939_8e-15,
+    ],
+};
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 pub mod diagnostics;
 pub mod discrepancy;
 pub mod draws;
+pub mod findings;
 mod laplace;
 mod mala;
 mod nuts;
@@ -110,7 +111,7 @@ impl Settings {
             }
         }
         if self.warmup > isize::MAX as usize {
-            return Err(Error::setting(Setting::Warmup, "is longer than any chain can be"));
+            return Err(Error::setting(Setting::Warmup, "is too large"));
         }
         Ok(())
     }

@@ -29,11 +29,11 @@ pub(crate) struct EvaluatingCurvature<'a> {
 pub(crate) struct Evaluation {
     /// The log-likelihood.
     pub curvature: Curvature,
-    /// The smallest weight of a row, if margins were asked for.
+    /// The smallest weight of a row, if margins were requested.
     pub least_weight: f64,
-    /// The smallest `z·θ` of a row, if margins were asked for: positive if `θ` separates the classes.
+    /// The smallest `z·θ` of a row, if margins were requested: positive if `θ` separates the classes.
     pub least_margin: f64,
-    /// The rows selected as guides, if they were asked for.
+    /// The rows selected as guides, if requested.
     pub race: Option<Race>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> EvaluatingCurvature<'a> {
 }
 
 impl Evaluation {
-    /// The evaluation of no rows.
+    /// The evaluation of an empty data set.
     pub fn empty(dim: usize) -> Evaluation {
         let least = f64::INFINITY;
         Evaluation { curvature: Curvature::new(dim), least_weight: least, least_margin: least, race: None }

@@ -1,4 +1,4 @@
-//! Guides: a few weighted rows whose likelihood predicts the full data's, and so saves passes on the way to its mode.
+//! Guides: a few weighted rows whose likelihood predicts the full data's, which saves passes in the search for its mode.
 //!
 //! With their weights they have a likelihood `L̃`. Corrected to the full data's gradient and Hessian at the last evaluated
 //! parameter `θ_k`, `L̃(θ) + (∇L − ∇L̃)(θ − θ_k) + ½(θ − θ_k)ᵀ(∇²L − ∇²L̃)(θ − θ_k)`, it is exact to second order and takes
@@ -20,7 +20,7 @@ use crate::model::newton::{Likelihood, Mode};
 use crate::model::quadratic::{Quadratic, add_ridge};
 use crate::reservoir::pool::Race;
 
-/// Guides take no more than so many numbers.
+/// The largest number of floats that guides may take.
 const MOST_NUMBERS: usize = 1 << 24;
 /// A pilot is uninformative if one of its rows, or the prior, has more than this share of the information about a direction.
 const MOST_SHARE: f64 = 0.1;
@@ -90,7 +90,7 @@ pub(crate) fn guides_of(race: Race) -> Points {
     points
 }
 
-/// Whether a pilot's mode is worth little in some direction: one row, or the prior, has a large share of the information
+/// Whether a pilot's mode is unreliable in some direction: one row, or the prior, has a large share of the information
 /// about it.
 pub(crate) fn is_uninformative(pilot: &Points, start: &Mode, prior_precision: &[f64]) -> Result<bool> {
     let dim = pilot.dim();

@@ -22,7 +22,7 @@ use crate::model::newton::{Likelihood, Mode, mode, mode_from_afar, mode_of_point
 use crate::model::quadratic::Quadratic;
 
 /// The squared decrement at which the full data's mode is near enough. The curvature of a nearly separated coefficient changes
-/// over a thousandth of its standard deviation, and a certificate compares curvatures: hence so near.
+/// over a thousandth of its standard deviation, and a certificate compares curvatures, so the search must end this close.
 pub(crate) const NEAR: f64 = 1e-12;
 /// The mode is also near enough where the curvature is expected to change by no more than this fraction until there: the
 /// certificate's KL depends on its square.
@@ -30,22 +30,22 @@ const STEADY: f64 = 1e-6;
 /// Beyond this squared decrement per coefficient the corrected likelihood of guides must be concave.
 const FAR: f64 = 1.0;
 /// The standard deviation of what the largest value of a column adds to `z·θ`, in the prior of a random pilot.
-const CAUTION: f64 = 1.0;
+const PILOT_PRIOR_SD: f64 = 1.0;
 /// The squared decrement at which a search over guides ends: its mode is only where to evaluate next.
 const PREDICTED: f64 = 1e-14;
-/// A step that leaves this fraction of the squared decrement calls for guides, unless the mode is as near as `WORTH_GUIDES`.
+/// A step that leaves this fraction of the squared decrement calls for guides, unless the mode is as near as `SLOW_DECREASE`.
 const SLOW: f64 = 0.1;
-const WORTH_GUIDES: f64 = 1e-3;
-/// So does a pilot whose mode is this many times as far away as is to be expected of a random selection.
-const POOR: f64 = 10.0;
-/// A pilot is small compared with data of so many times its rows: a few searches with it cost less than the pass that they
+const SLOW_DECREASE: f64 = 1e-3;
+/// So does a pilot whose mode is this many times as far away as expected for a random selection.
+const INACCURATE_PILOT: f64 = 10.0;
+/// A pilot is small compared with data of this many times its rows: a few searches with it cost less than the pass that they
 /// save, unless the rows are in memory and many cores evaluate them.
 const SMALL: u64 = 32;
 
 /// Where a search for the full data's mode starts: a few weighted points that represent all rows.
 #[derive(Clone, Copy)]
 pub(crate) enum Pilot<'a> {
-    /// Rows selected at random: what they seem to say about rare levels is not to be relied on.
+    /// Rows selected at random, which are unreliable about rare levels.
     Random(&'a Points),
     /// A coreset, whose own mode should be near.
     Calibrated(&'a Points),
@@ -84,7 +84,7 @@ impl<'a> Search<'a> {
         } else {
             // The mode of a random pilot of n rows is about D/n of the rows' mass away, as a squared decrement.
             let each = pilot.weights().iter().sum::<f64>() / pilot.len().max(1) as f64;
-            let last = POOR / SLOW * each * pilot.dim() as f64;
+            let last = INACCURATE_PILOT / SLOW * each * pilot.dim() as f64;
             let is_small = SMALL * pilot.len() as u64 <= rows;
             Guidance::Ready { selection, last, pilot: is_small.then_some(pilot) }
         };
@@ -111,7 +111,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The first evaluation, for a pass that shares its reading with another; a search from a residual makes its own.
+    /// The first evaluation, for a pass that also computes something else; a search from a residual makes its own.
     pub fn first_evaluation(&self) -> Option<EvaluatingCurvature<'_>> {
         let evaluating = || EvaluatingCurvature::new(self.encoding, &self.start);
         self.residual.is_none().then(|| evaluating().with_guides(self.guidance.wanted()))
@@ -130,7 +130,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Finds the full data's mode under any priors; also says whether the classes are separated.
+/// Finds the full data's mode under any priors, and whether the classes are separated.
 pub(crate) fn full_mode_from_afar(
     engine: &impl Engine,
     encoding: &Encoding,
@@ -148,7 +148,7 @@ fn cautious(pilot: &Points, prior_precision: &[f64]) -> Vec<f64> {
     for tile in pilot.tiles() {
         for (precision, lane) in precision.iter_mut().zip(tile.z) {
             let largest = lane.iter().fold(0.0, |largest: f64, z| largest.max(z.abs()));
-            *precision = precision.max((largest / CAUTION).powi(2));
+            *precision = precision.max((largest / PILOT_PRIOR_SD).powi(2));
         }
     }
     precision
@@ -158,7 +158,7 @@ fn cautious(pilot: &Points, prior_precision: &[f64]) -> Vec<f64> {
 enum Guidance<'a> {
     /// Newton's method alone.
     None,
-    /// Guides are selected once the search is slow or the pilot turns out to be poor: if the squared decrement has not fallen
+    /// Guides are selected once the search is slow or the pilot turns out to be inaccurate: if the squared decrement has not fallen
     /// much below the `last`. Until then a pilot that is small compared with the data predicts.
     Ready { selection: GuideSelection, last: f64, pilot: Option<&'a Points> },
     /// The next evaluation should select guides.
@@ -183,9 +183,9 @@ struct FullData<'a, E> {
     margins: bool,
     least_weight: f64,
     separated: bool,
-    /// Points that count besides the rows.
+    /// Points that are added to the rows.
     others: Option<&'a Points>,
-    /// A log-likelihood that counts besides both.
+    /// A log-likelihood that is added to both.
     residual: Option<&'a Quadratic>,
     /// The first evaluation, if another pass has made it.
     first: Option<Evaluation>,
@@ -258,7 +258,7 @@ impl<E: Engine> Likelihood for FullData<'_, E> {
     fn predict(&mut self, theta: &[f64], evaluated: &Curvature, decrement: f64) -> Option<Vec<f64>> {
         self.guidance = match std::mem::replace(&mut self.guidance, Guidance::None) {
             Guidance::Ready { selection, last, .. }
-                if decrement > SLOW * last && decrement > WORTH_GUIDES =>
+                if decrement > SLOW * last && decrement > SLOW_DECREASE =>
             {
                 Guidance::Wanted(selection)
             }
@@ -362,7 +362,7 @@ mod tests {
             passes
         };
         let rows = |count: usize| -> Vec<Vec<f64>> { (0..count).map(|n| all.row(n)).collect() };
-        // One that is not small beside the data is not used, although it is nearer.
+        // A pilot that is not small compared with the data is not used, although it is nearer.
         assert_eq!((found(&rows(3000)), found(&rows(8000))), (3, 4));
         // Nor is a misleading one used for long: it has other labels, or much longer rows.
         let mut misleading = rows(3000);

@@ -229,7 +229,7 @@ pub struct Curvature {
 }
 
 impl Curvature {
-    /// The sums of no rows.
+    /// Sums over no rows.
     pub fn new(dim: usize) -> Curvature {
         Curvature { value: 0.0, gradient: vec![0.0; dim], hessian: vec![0.0; dim * dim], misfit: 0.0 }
     }
@@ -301,7 +301,7 @@ fn blocks(dim: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 impl CurvatureSums {
-    /// The sums of no rows.
+    /// Sums over no rows.
     pub fn new(dim: usize) -> CurvatureSums {
         CurvatureSums {
             loss: [0.0; LANES],

@@ -10,7 +10,7 @@ use crate::data::points::Points;
 use crate::model::likelihood::Curvature;
 use crate::model::prior::{Prior, Priors};
 
-/// A search gives up after so many steps.
+/// Maximum number of steps of a search.
 const MOST_STEPS: usize = 200;
 /// The squared decrement at which a mode is exact to the last digits, for likelihoods that are cheap to evaluate.
 pub(crate) const EXACT: f64 = 1e-20;
@@ -31,7 +31,7 @@ pub(crate) trait Likelihood {
     /// The smallest weight of a row, among those evaluated.
     fn least_weight(&self) -> f64;
 
-    /// The search gives up after so many steps.
+    /// Maximum number of steps.
     fn most_steps(&self) -> usize {
         MOST_STEPS
     }
@@ -97,7 +97,7 @@ pub(crate) fn normal_priors(precision: &[f64]) -> Priors {
     Priors { coefficients: precision.iter().map(|p| Prior::Normal { scale: p.sqrt().recip() }).collect() }
 }
 
-/// Rejects models whose Hessians do not fit into memory, if each of so many threads sums one.
+/// Rejects models whose Hessians do not fit into memory, if each thread sums one.
 pub(crate) fn check_memory(dim: usize, threads: usize) -> Result<()> {
     // Every thread sums half a Hessian, 64 bytes per entry, and there are a few whole ones: an evaluation, a factor, a map.
     let bytes = (dim as u64).saturating_pow(2).saturating_mul(32 * threads as u64 + 64);
@@ -225,7 +225,7 @@ impl Local {
         (squared_change / squared_way).sqrt()
     }
 
-    /// The Newton step `H⁻¹ ∇` with `damping` times its diagonal's size added to `H`; nothing if that is not positive definite.
+    /// The Newton step `H⁻¹ ∇` with `damping` times its diagonal's size added to `H`; `None` if that is not positive definite.
     fn step(&self, damping: f64) -> Option<Vec<f64>> {
         let dim = self.gradient.len();
         let mut damped = self.precision.clone();
@@ -244,7 +244,7 @@ impl Local {
 
 fn separated() -> Error {
     numerical(
-        "under a flat prior these rows have no posterior: some coefficients separate the classes perfectly, or one class is missing, and ever larger values fit ever better",
+        "with a flat prior these rows have no posterior: some coefficients separate the classes perfectly, or one class is missing, so the likelihood has no maximum",
         proper_prior(),
     )
 }
@@ -257,7 +257,7 @@ fn proper_prior() -> Remedy {
 pub(crate) fn singular(flat: bool) -> Error {
     if flat {
         numerical(
-            "under a flat prior these rows do not settle every coefficient: some columns depend on each other",
+            "with a flat prior these rows do not determine every coefficient: some columns are linearly dependent",
             [Remedy::using("leave a column out", Setting::Exclude), proper_prior()],
         )
     } else {
@@ -274,7 +274,7 @@ fn not_converged(decrement: f64) -> Error {
         format!(
             "the posterior's mode was not reached: the search ended {apart:.1e} standard deviations away from it"
         ),
-        "standardise the columns, look for columns nearly equal to each other, or use a narrower prior",
+        "standardise the columns, look for nearly equal columns, or use a narrower prior",
     )
 }
 

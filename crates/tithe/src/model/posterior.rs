@@ -157,7 +157,7 @@ mod tests {
         for text in ["normal:2", "cauchy:2.5", "laplace:1", "spike-slab:0.1:10:0.5"] {
             assert!(posterior_of(text, &points).is_ok(), "{text}");
         }
-        // Only the intercept is flat, and only one class is there: nothing holds the intercept.
+        // Only the intercept is flat, and there is only one class: the intercept is not bounded.
         let mut one_class = Points::new(2);
         for n in 0..50 {
             one_class.push(&[1.0, f64::from(n % 7) - 3.0], 1.0);
@@ -176,7 +176,7 @@ mod tests {
             points.push(&[x, 0.0], 1.0);
         }
         let error = posterior_of("flat", &points).unwrap_err();
-        assert!(error.to_string().contains("columns depend on each other"), "{error}");
+        assert!(error.to_string().contains("columns are linearly dependent"), "{error}");
         assert!(posterior_of("normal:2", &points).is_ok());
         // Twice the same column: rounding alone makes its Hessian regular.
         let mut twins = Points::new(3);
@@ -185,7 +185,7 @@ mod tests {
             twins.push(&[z[0], z[1], z[0]], 1.0);
         }
         let error = posterior_of("flat", &twins).unwrap_err();
-        assert!(error.to_string().contains("columns depend on each other"), "{error}");
+        assert!(error.to_string().contains("columns are linearly dependent"), "{error}");
         assert!(posterior_of("normal:100", &twins).is_ok());
     }
 

@@ -375,7 +375,7 @@ impl FromStr for Prior {
         let name = parts.next().unwrap_or_default();
         let Some((_, form, constructor)) = FORMS.iter().find(|(known, ..)| *known == name) else {
             let forms: Vec<&str> = FORMS.iter().map(|(_, form, _)| *form).collect();
-            return Err(wrong(text, format!("there is no such prior; there are {}", forms.join(", "))));
+            return Err(wrong(text, format!("unknown prior; the priors are {}", forms.join(", "))));
         };
         let numbers = parts
             .map(|part| {
@@ -656,8 +656,8 @@ mod tests {
         );
         assert!(message("flat:1").contains("expected no number, found 1"));
         assert!(message("normal").contains("expected 1 number, found 0"));
-        assert!(message("gaussian:1").contains("there is no such prior; there are flat, normal:SCALE"));
-        assert!(message("").contains("there is no such prior"));
+        assert!(message("gaussian:1").contains("unknown prior; the priors are flat, normal:SCALE"));
+        assert!(message("").contains("unknown prior"));
         assert!(message("student:-1:2").contains("degrees of freedom"));
         assert!(message("spike-slab:1:0.1:0.5").contains("narrower"));
         assert!(message("spike-slab:0.1:1:1").contains("between 0 and 1"));

@@ -63,7 +63,7 @@ pub struct ColumnOptions {
     pub weight: Option<String>,
     /// The columns to use as features (default: all others).
     pub features: Option<Vec<String>>,
-    /// Columns to leave out.
+    /// Columns to exclude.
     pub exclude: Vec<String>,
     /// The positive value of the label.
     pub positive: Option<String>,
@@ -163,7 +163,7 @@ pub struct BuildOptions {
 }
 
 impl BuildOptions {
-    /// The checked settings of a coreset whose columns are used as `columns` says.
+    /// The checked settings of a coreset whose columns have the roles in `columns`.
     pub fn settings(&self, columns: &ColumnOptions) -> Result<BuildSettings> {
         let method = match self.method {
             Some(method) => method,
@@ -232,7 +232,7 @@ impl BuildOptions {
     }
 }
 
-/// How a stream is divided into blocks, and what it does with new levels.
+/// How a stream is divided into blocks, and how it treats new levels.
 #[derive(Clone, Debug, Default)]
 pub struct StreamOptions {
     /// Rows per block.

@@ -3,7 +3,7 @@
 //! Two [exponential races](super) run side by side, and each keeps the rows with the smallest keys. The rate of the first is the
 //! sensitivity share `s_n` (rows that matter anywhere in parameter space). The rate of the second is `w_n‖F_n‖`, the size of the local
 //! features (rows that matter near the pilot). The first rows of a race are themselves a smaller race. Given the threshold `τ`, the
-//! smallest key left out, a row is kept with probability `1 − exp(−rate·τ)`, independently of the others. These probabilities give the
+//! smallest rejected key, a row is kept with probability `1 − exp(−rate·τ)`, independently of the others. These probabilities give the
 //! reference weights.
 
 use std::cmp::Ordering;
@@ -75,7 +75,7 @@ pub struct Race {
 pub struct Pool {
     /// The rows, by position.
     pub candidates: Vec<Candidate>,
-    /// The sorted keys of each race; the last one is the threshold at which rows were left out.
+    /// The sorted keys of each race; the last one is the threshold from which rows were rejected.
     share_keys: Vec<f64>,
     norm_keys: Vec<f64>,
 }

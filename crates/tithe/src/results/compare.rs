@@ -138,7 +138,7 @@ fn places(fit: &Fit, reference: &Fit) -> Result<Vec<usize>> {
     let (ours, theirs) = (&fit.draws.names, &reference.draws.names);
     let missing = |from: &[String], name: &str| -> Error {
         let what = format!("is a coefficient of one posterior, and the other has only {}", from.join(", "));
-        let help = Some("compare posteriors of the same columns, encoded alike".into());
+        let help = Some("compare posteriors of the same columns with the same encoding".into());
         ErrorKind::Column { column: name.to_string(), what, help }.into()
     };
     if let Some(name) = ours.iter().find(|name| !theirs.contains(name)) {
@@ -261,7 +261,7 @@ impl Pass for Scoring<'_> {
                     row_name(block.position(row)),
                     block.columns[column].show(row)
                 ),
-                help: Some("a score needs every value: repair such rows, or leave them out".into()),
+                help: Some("scores need every value: repair such rows or leave them out".into()),
             }
             .into());
         }

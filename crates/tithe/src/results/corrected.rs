@@ -11,8 +11,9 @@ use crate::base::rng::{Purpose, Seed, open_unit};
 use crate::data::sink::Output;
 use crate::data::sink::parquet::{VERSION, write_table};
 use crate::mcmc::Settings;
-use crate::mcmc::diagnostics::{Finding, Trouble, summary};
+use crate::mcmc::diagnostics::summary;
 use crate::mcmc::draws::{Chain, Draws};
+use crate::mcmc::findings::{Finding, Trouble};
 use crate::results::fit::Fit;
 use crate::results::verify::{Judgement, Verification};
 
@@ -56,21 +57,21 @@ pub fn write_corrected(fit: &Fit, verification: &Verification, mut output: Outpu
 }
 
 /// If the effective draws are a smaller share of all draws, the file of resampled draws has a warning.
-const FEW: f64 = 0.5;
+const LOW_EFFICIENCY: f64 = 0.5;
 
 /// Resamples as many draws in proportion to their weights and writes them as a posterior of the full data.
 ///
 /// # Errors
-/// If the weights are unreliable: a reader of the file could not know.
+/// If the weights are unreliable, because readers of the file could not see that.
 pub fn write_resampled(fit: &Fit, verification: &Verification, seed: Seed, output: Output) -> Result<()> {
     let effective = verification.psis.effective_draws();
     if verification.judgement == Judgement::TooFar {
         return Err(ErrorKind::Numerical {
             what: format!(
-                "the draws are too far off to be drawn anew: they are worth {effective:.0} of the full data's"
+                "the draws are too far from the full data's posterior to be resampled: they have {effective:.0} effective draws"
             ),
             help: Some(
-                "build a larger coreset; without resampling, the draws and their weights can be looked at"
+                "build a larger coreset; without resampling, the weighted draws are written"
                     .into(),
             ),
         }
@@ -85,10 +86,12 @@ pub fn write_resampled(fit: &Fit, verification: &Verification, seed: Seed, outpu
     let draws = Draws { names: fit.draws.names.clone(), chains: vec![chain] };
     let settings = Settings { chains: 1, draws: picked.len(), ..fit.settings };
     let mut findings = fit.findings.clone();
-    if effective < FEW * picked.len() as f64 {
+    if effective < LOW_EFFICIENCY * picked.len() as f64 {
         findings.push(Finding {
             what: Trouble::FewEffectiveDraws,
-            how_much: format!("the draws were drawn anew from others worth {effective:.0} effective ones"),
+            how_much: format!(
+                "the draws were resampled from weighted draws with only {effective:.0} effective draws"
+            ),
             what_to_do: "build a larger coreset, or draw more".into(),
         });
     }

@@ -12,11 +12,11 @@ use crate::mode::values::log_likelihoods;
 use crate::model::likelihood::ValueSums;
 
 /// Number of parameters per pass.
-const AT_ONCE: usize = 256;
+const PARAMETERS_PER_PASS: usize = 256;
 /// Number of passes: the first searches the whole ball, the others search around the best parameters so far.
 const ROUNDS: usize = 5;
 /// Number of best parameters that later passes search around.
-const BEST: usize = 16;
+const STARTS_KEPT: usize = 16;
 
 /// The worst parameter found.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub fn largest_relative_error(engine: &impl Engine, coreset: &Coreset, seed: See
     let points = coreset.points()?;
     let mut rng = seed.stream(Purpose::Search, 0);
     // Offsets from the centre: everywhere in the ball first, half of them on its edge.
-    let mut offsets: Vec<Vec<f64>> = (0..AT_ONCE)
+    let mut offsets: Vec<Vec<f64>> = (0..PARAMETERS_PER_PASS)
         .map(|i| {
             let share = if i % 2 == 0 { 1.0 } else { open_unit(&mut rng) };
             direction(dim, facts.radius * share, &mut rng)
@@ -62,9 +62,9 @@ pub fn largest_relative_error(engine: &impl Engine, coreset: &Coreset, seed: See
         let errors = full.iter().zip(sums.finish()).map(|(full, own)| ((full - own) / full).abs());
         best.extend(errors.zip(offsets).filter(|(error, _)| error.is_finite()));
         best.sort_by(|a, b| b.0.total_cmp(&a.0));
-        best.truncate(BEST);
+        best.truncate(STARTS_KEPT);
         let reach = facts.radius * 0.5f64.powi(round as i32 + 1);
-        offsets = (0..AT_ONCE)
+        offsets = (0..PARAMETERS_PER_PASS)
             .filter_map(|i| best.get(i % best.len().max(1)))
             .map(|(_, offset)| {
                 let step = direction(dim, reach, &mut rng);
@@ -77,7 +77,7 @@ pub fn largest_relative_error(engine: &impl Engine, coreset: &Coreset, seed: See
     }
     let (relative_error, offset) = best.into_iter().next().unwrap_or_else(|| (0.0, vec![0.0; dim]));
     let theta = offset.iter().zip(&center).map(|(offset, center)| offset + center).collect();
-    Ok(Worst { relative_error, theta, radius: facts.radius, tried: AT_ONCE * ROUNDS })
+    Ok(Worst { relative_error, theta, radius: facts.radius, tried: PARAMETERS_PER_PASS * ROUNDS })
 }
 
 /// A vector of the given length in a random direction.

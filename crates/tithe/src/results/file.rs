@@ -17,11 +17,12 @@ use serde_json::{Value, json};
 
 use crate::base::error::{Error, Operation, Remedy, Result};
 use crate::data::sink::Output;
-use crate::data::sink::parquet::{MEMORY, VERSION, read_story, table, write_table, wrong_file};
+use crate::data::sink::parquet::{MEMORY, VERSION, read_metadata, table, write_table, wrong_file};
 use crate::data::source::Input;
 use crate::encoding::{Coding, Encoding};
-use crate::mcmc::diagnostics::{self, Finding};
+use crate::mcmc::diagnostics;
 use crate::mcmc::draws::{Chain, Draws, Stats};
+use crate::mcmc::findings::Finding;
 use crate::mcmc::{Sampler, Settings};
 use crate::model::Priors;
 use crate::results::fit::{Basis, Fit};
@@ -166,20 +167,20 @@ pub fn read_posterior(path: &Path) -> Result<Fit> {
 /// Reads a posterior from anything that has the bytes of its file.
 pub fn read_posterior_from(input: &Input) -> Result<Fit> {
     let path = input.path();
-    let story = read_story(input)?;
-    if story.kind != POSTERIOR {
-        let what = format!("is a {}, not a posterior", story.kind);
+    let metadata = read_metadata(input)?;
+    if metadata.kind != POSTERIOR {
+        let what = format!("is a {}, not a posterior", metadata.kind);
         return Err(wrong_file(path, &what, Remedy::run("make a posterior", Operation::Fit)));
     }
     let damaged = |what: String| wrong_file(path, &what, "fit it again");
-    let metadata: Metadata = serde_json::from_value(story.json)
+    let metadata: Metadata = serde_json::from_value(metadata.json)
         .map_err(|error| damaged(format!("has damaged metadata: {error}")))?;
     let batches = read_batches(input.open()?).map_err(|error| damaged(format!("cannot be read: {error}")))?;
     let table = Columns { batches };
     let names = metadata.encoding.distinct_names()?;
     let draws = table
         .draws(&names, metadata.settings, metadata.sampler)
-        .map_err(|column| damaged(format!("has lost its column '{column}', or some of its values")))?;
+        .map_err(|column| damaged(format!("has no column '{column}', or some of its values")))?;
     Ok(Fit {
         summary: diagnostics::summary(&draws),
         draws,

@@ -16,8 +16,9 @@ use crate::encoding::survey::{EncodingSettings, Learnt, survey};
 use crate::encoding::{Encoding, Scratch};
 use crate::engine::pass::Pass;
 use crate::engine::{Engine, Missing, thread_pool};
-use crate::mcmc::diagnostics::{self, CoefficientSummary, Finding, Trouble};
+use crate::mcmc::diagnostics::{self, CoefficientSummary};
 use crate::mcmc::draws::Draws;
+use crate::mcmc::findings::{Finding, Trouble, findings};
 use crate::mcmc::{self, Sampler};
 use crate::mode::evaluation::least_margin;
 use crate::mode::search::full_mode_from_afar;
@@ -251,7 +252,7 @@ fn separation() -> Finding {
         how_much: "the coefficients separate the two classes of these rows perfectly (or there is only one class), so the prior alone bounds their size".to_string(),
         what_to_do: Help::from([
             "look for a column that determines the label".into(),
-            Remedy::choose("a well-considered", Setting::Prior),
+            Remedy::choose("an informative", Setting::Prior),
         ]),
     }
 }
@@ -308,7 +309,7 @@ fn finish(
         }
     }
     let summary = diagnostics::summary(&draws);
-    let mut findings = diagnostics::findings(&draws, &summary);
+    let mut findings = findings(&draws, &summary);
     findings.extend(more);
     Fit {
         draws,
@@ -330,7 +331,7 @@ fn all_points(engine: &impl Engine, learnt: &Learnt, memory: u64) -> Result<Poin
         let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
         return Err(ErrorKind::Numerical {
             what: format!(
-                "all {} rows as points take {:.3} GiB, and {:.3} GiB are allowed for them",
+                "all {} rows need {:.3} GiB of memory, but the limit is {:.3} GiB",
                 learnt.rows,
                 gib(bytes),
                 gib(memory)
@@ -400,7 +401,7 @@ impl LogDensity for Expansion<'_> {
 
 /// Gradient evaluations per draw of NUTS for a typical posterior (three to seven, and a few more during warm-up).
 const GRADIENTS_PER_DRAW: f64 = 7.0;
-/// Seconds; a coreset is not worth building if fitting all rows takes less.
+/// Seconds; if fitting all rows takes less, no coreset is needed.
 pub const SHORT_FIT: f64 = 10.0;
 
 /// Estimates how many seconds a default fit (4 chains of 1,000 warm-up iterations and 1,000 draws) of `rows` rows like

@@ -331,7 +331,7 @@ fn usable(
             if unseen == Unseen::Error {
                 let first = codes.iter().position(|&code| !is_known(&levels[code as usize]));
                 let (row, code) = first.map_or((0, new), |row| (row, codes[row] as usize));
-                let what = format!("the level '{}' was not there when the model was fitted", levels[code]);
+                let what = format!("the level '{}' did not occur when the model was fitted", levels[code]);
                 return Err(place.error(row, name, what, Remedy::UnseenAsReference));
             }
             let strange: Vec<bool> = levels.iter().map(|level| !is_known(level)).collect();

@@ -40,41 +40,19 @@ fn stan_names(names: &[String]) -> Vec<String> {
     legal
 }
 
+/// One chain as CmdStan writes it: settings in comments, a header and one line per draw.
 fn chain_text(fit: &Fit, chain: usize) -> String {
     let names = stan_names(&fit.draws.names);
     let draws = &fit.draws.chains[chain];
-    let engine = match fit.sampler {
-        Sampler::Nuts => {
-            "#   algorithm = hmc (Default)\n#     hmc\n#       engine = nuts (Default)\n#         nuts\n#           max_depth = 10 (Default)\n"
-        }
-        Sampler::Mala { .. } => "#   algorithm = mala\n",
-        Sampler::Laplace => "#   algorithm = laplace\n",
-    };
-    let mut text = String::new();
-    // CmdStan's readers expect the settings as `name = value` in comments.
-    let _ = write!(
-        text,
-        "# stan_version_major = 2\n# stan_version_minor = 36\n# stan_version_patch = 0\n# model = tithe\n# method = sample (Default)\n#   sample\n#     num_samples = {}\n#     num_warmup = {}\n#     save_warmup = false (Default)\n#     thin = 1 (Default)\n{engine}# id = {}\n# random\n#   seed = {}\n",
-        fit.settings.draws,
-        fit.settings.warmup,
-        chain + 1,
-        fit.settings.seed.0
-    );
+    let mut text = settings_text(fit, chain);
     for (legal, name) in names.iter().zip(&fit.draws.names) {
         if legal != name {
             let _ = writeln!(text, "# '{}' is {legal}", name.replace(['\n', '\r'], " "));
         }
     }
-    let statistics: &[&str] = match draws.stats {
-        Stats::Hamiltonian { .. } => {
-            &["accept_stat__", "stepsize__", "treedepth__", "n_leapfrog__", "divergent__", "energy__"]
-        }
-        Stats::Metropolis { .. } => &["accept_stat__", "stepsize__"],
-        Stats::Independent => &[],
-    };
     let header: Vec<&str> = ["lp__"]
         .into_iter()
-        .chain(statistics.iter().copied())
+        .chain(statistics_names(&draws.stats).iter().copied())
         .chain(names.iter().map(String::as_str))
         .collect();
     let _ = writeln!(text, "{}", header.join(","));
@@ -84,29 +62,61 @@ fn chain_text(fit: &Fit, chain: usize) -> String {
     let dim = fit.draws.dim().max(1);
     for (i, beta) in draws.theta.chunks_exact(dim).enumerate() {
         let _ = write!(text, "{}", draws.lp[i]);
-        match &draws.stats {
-            Stats::Hamiltonian {
-                acceptance_rate, diverging, energy, tree_depth, n_steps, step_size, ..
-            } => {
-                let _ = write!(
-                    text,
-                    ",{},{step_size},{},{},{},{}",
-                    acceptance_rate[i],
-                    tree_depth[i],
-                    n_steps[i],
-                    u8::from(diverging[i]),
-                    energy[i]
-                );
-            }
-            Stats::Metropolis { acceptance_rate, step_size } => {
-                let _ = write!(text, ",{},{step_size}", acceptance_rate[i]);
-            }
-            Stats::Independent => {}
-        }
+        push_statistics(&mut text, &draws.stats, i);
         for value in beta {
             let _ = write!(text, ",{value}");
         }
         text.push('\n');
     }
     text
+}
+
+/// The settings as comments of the form `name = value`, which CmdStan's readers expect.
+fn settings_text(fit: &Fit, chain: usize) -> String {
+    let engine = match fit.sampler {
+        Sampler::Nuts => {
+            "#   algorithm = hmc (Default)\n#     hmc\n#       engine = nuts (Default)\n#         nuts\n#           max_depth = 10 (Default)\n"
+        }
+        Sampler::Mala { .. } => "#   algorithm = mala\n",
+        Sampler::Laplace => "#   algorithm = laplace\n",
+    };
+    format!(
+        "# stan_version_major = 2\n# stan_version_minor = 36\n# stan_version_patch = 0\n# model = tithe\n# method = sample (Default)\n#   sample\n#     num_samples = {}\n#     num_warmup = {}\n#     save_warmup = false (Default)\n#     thin = 1 (Default)\n{engine}# id = {}\n# random\n#   seed = {}\n",
+        fit.settings.draws,
+        fit.settings.warmup,
+        chain + 1,
+        fit.settings.seed.0
+    )
+}
+
+/// Stan's names of a sampler's statistics.
+fn statistics_names(stats: &Stats) -> &'static [&'static str] {
+    match stats {
+        Stats::Hamiltonian { .. } => {
+            &["accept_stat__", "stepsize__", "treedepth__", "n_leapfrog__", "divergent__", "energy__"]
+        }
+        Stats::Metropolis { .. } => &["accept_stat__", "stepsize__"],
+        Stats::Independent => &[],
+    }
+}
+
+/// Appends the statistics of draw `i`, in the order of [`statistics_names`].
+fn push_statistics(text: &mut String, stats: &Stats, i: usize) {
+    let _ = match stats {
+        Stats::Hamiltonian { acceptance_rate, diverging, energy, tree_depth, n_steps, step_size, .. } => {
+            write!(
+                text,
+                ",{},{step_size},{},{},{},{}",
+                acceptance_rate[i],
+                tree_depth[i],
+                n_steps[i],
+                u8::from(diverging[i]),
+                energy[i]
+            )
+        }
+        Stats::Metropolis { acceptance_rate, step_size } => {
+            write!(text, ",{},{step_size}", acceptance_rate[i])
+        }
+        Stats::Independent => Ok(()),
+    };
 }

@@ -14,9 +14,9 @@ use crate::data::block::Segment;
 use crate::data::source::{Scan, Unit};
 
 /// How long to wait for rows before reporting that there are none.
-const PATIENCE: Duration = Duration::from_millis(100);
+const POLL_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long to wait for threads to stop.
-const FAREWELL: Duration = Duration::from_millis(400);
+const STOP_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// An event of reading a source.
 pub enum Fed {
@@ -28,7 +28,7 @@ pub enum Fed {
     Nothing,
 }
 
-/// How a reading ended.
+/// Why reading ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// There are no more rows.
@@ -92,7 +92,7 @@ impl Readers {
             if observer.cancelled() {
                 return Ok(End::Stopped);
             }
-            match self.receiver.recv_timeout(PATIENCE) {
+            match self.receiver.recv_timeout(POLL_TIMEOUT) {
                 Ok((ticket, decoded)) => {
                     waiting.insert(ticket, decoded);
                     while let Some(decoded) = waiting.remove(&next) {
@@ -114,7 +114,7 @@ impl Readers {
     /// ended for the caller.
     fn stop(self) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
-        let until = Instant::now() + FAREWELL;
+        let until = Instant::now() + STOP_TIMEOUT;
         // Empties the channel, so that no thread blocks on sending.
         loop {
             match self.receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -173,8 +173,8 @@ fn work(scan: &Shared, stop: &AtomicBool, sender: &SyncSender<(u64, Decoded)>, l
             if stop.load(Ordering::Relaxed) {
                 *scan = None;
             }
-            let Some(reading) = scan else { return };
-            let unit = reading.next_unit();
+            let Some(open) = scan else { return };
+            let unit = open.next_unit();
             if !matches!(unit, Ok(Some(_))) {
                 *scan = None;
             }
@@ -251,9 +251,9 @@ mod tests {
     }
 
     /// Cancels after this many checks.
-    struct Impatient(Mutex<u32>);
+    struct CancelsAfter(Mutex<u32>);
 
-    impl Observer for Impatient {
+    impl Observer for CancelsAfter {
         fn event(&self, _: Event) {}
 
         fn cancelled(&self) -> bool {
@@ -267,7 +267,7 @@ mod tests {
     fn a_source_is_not_called_after_reading_ends() {
         for threads in [1, 4] {
             let held = Arc::new(());
-            let observer = Impatient(Mutex::new(50));
+            let observer = CancelsAfter(Mutex::new(50));
             let end =
                 feed(Box::new(Endless { _held: held.clone() }), threads, false, &observer, &mut |_| Ok(()))
                     .unwrap();

@@ -38,13 +38,14 @@ const MEMORY: &str = "memory";
 /// Drift of a mean is reported beyond this many standard deviations of the first block.
 const DRIFT: f64 = 5.0;
 /// Rows that arrive in small pieces are concatenated when there are this many pieces.
-const MANY: usize = 256;
+const MAX_PIECES: usize = 256;
 /// How often rows of an incomplete block are saved; complete blocks are saved so often that it takes 1/20 of the time.
 const PENDING_SAVES: Duration = Duration::from_secs(1);
 const SHARE_OF_SAVING: u32 = 20;
 
 /// The settings of a stream. They are saved with its state and must be the same when it resumes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct StreamSettings {
     /// How coresets are built, and how columns are encoded.
     pub build: BuildSettings,
@@ -64,6 +65,11 @@ impl Default for StreamSettings {
 }
 
 impl StreamSettings {
+    /// The default settings with this number of rows per coreset.
+    pub fn with_rows(rows: usize) -> StreamSettings {
+        StreamSettings { build: BuildSettings::with_rows(rows), ..StreamSettings::default() }
+    }
+
     fn check(&self) -> Result<()> {
         if self.block == 0 || self.block > 1 << 30 {
             return Err(Error::setting(Setting::Block, "must be between 1 and 2^30"));
@@ -87,14 +93,14 @@ impl StreamSettings {
 pub struct Stream {
     settings: StreamSettings,
     threads: Option<usize>,
-    home: Option<Arc<Home>>,
+    disk: Option<Arc<OnDisk>>,
     saves: Saves,
     manifest: Manifest,
     tree: Tree,
     /// Rows of the incomplete block.
     pending: Vec<Segment>,
     pending_rows: usize,
-    /// True if a block failed: nothing more is saved, because the block would fail again.
+    /// True if a block failed: the state is then not saved any more, because the block would fail again.
     is_broken: bool,
     /// The columns, once this process has had a source.
     table: Option<Arc<Table>>,
@@ -109,7 +115,7 @@ pub struct Stream {
 }
 
 /// The directory of a stream's state, with the lock of its writer.
-struct Home {
+struct OnDisk {
     directory: Directory,
     _lock: File,
 }
@@ -153,10 +159,10 @@ impl Stream {
     /// # Errors
     /// If another process writes there, the settings differ from those of the existing stream, or a file of its state is
     /// damaged.
-    pub fn open(path: &Path, settings: &StreamSettings, threads: Option<usize>) -> Result<Stream> {
+    pub fn open(path: impl AsRef<Path>, settings: &StreamSettings, threads: Option<usize>) -> Result<Stream> {
         settings.check()?;
         let mut settings = settings.clone();
-        let directory = Directory::new(path);
+        let directory = Directory::new(path.as_ref());
         let lock = directory.lock()?;
         let manifest = match directory.manifest()? {
             Some(manifest) => {
@@ -177,8 +183,8 @@ impl Stream {
         };
         let content = directory.content(&manifest)?;
         directory.sweep()?;
-        let home = Home { directory, _lock: lock };
-        Stream::with_content(&settings, threads, Some(Arc::new(home)), manifest, content)
+        let disk = OnDisk { directory, _lock: lock };
+        Stream::with_content(&settings, threads, Some(Arc::new(disk)), manifest, content)
     }
 
     /// Starts a stream that exists only in memory and is never saved.
@@ -191,7 +197,7 @@ impl Stream {
     fn with_content(
         settings: &StreamSettings,
         threads: Option<usize>,
-        home: Option<Arc<Home>>,
+        disk: Option<Arc<OnDisk>>,
         manifest: Manifest,
         content: Content,
     ) -> Result<Stream> {
@@ -200,7 +206,7 @@ impl Stream {
         let mut stream = Stream {
             settings: settings.clone(),
             threads,
-            home,
+            disk,
             saves: Saves::Automatic,
             tree,
             pending_rows: content.pending.as_ref().map_or(0, |rows| rows.len),
@@ -226,21 +232,25 @@ impl Stream {
     }
 
     /// Saves only when the caller calls `save`: until then, added rows are not on disk.
-    pub fn save_only_when_told(&mut self) {
+    #[doc(hidden)]
+    pub fn disable_automatic_saves(&mut self) {
         self.saves = Saves::Manual;
     }
 
     /// The settings.
+    #[doc(hidden)]
     pub fn settings(&self) -> &StreamSettings {
         &self.settings
     }
 
     /// The progress at the last save.
+    #[doc(hidden)]
     pub fn saved(&self) -> Progress {
         self.saved
     }
 
     /// The current progress.
+    #[doc(hidden)]
     pub fn progress(&self) -> Progress {
         Progress {
             rows: self.manifest.rows,
@@ -253,27 +263,34 @@ impl Stream {
     }
 
     /// The columns that rows must have, once they are known: features, label, and the weight if there is one.
+    #[doc(hidden)]
     pub fn fields(&self) -> Option<Vec<Field>> {
         let layout = self.manifest.layout.as_ref()?;
         Some(layout.fields.iter().map(FieldRecord::field).collect())
     }
 
     /// The roles of the columns, once they are known.
+    #[doc(hidden)]
     pub fn roles(&self) -> Option<Roles> {
         self.manifest.layout.as_ref().map(roles)
     }
 
     /// The next source starts with its first row: rows that are already counted are skipped, and must be the same.
+    #[doc(hidden)]
     pub fn replay(&mut self) {
         self.replayed = Some(Replayed { left: self.manifest.rows, fingerprint: Fingerprint::default() });
         self.manifest.bad_rows = 0;
     }
 
     /// Checks the columns of a source and returns the positions of those to read. The first source defines them.
+    #[doc(hidden)]
     pub fn take_columns(&mut self, source: &dyn Source, wanted: &Roles) -> Result<Vec<usize>> {
         let all = source.fields();
         if let Some(known) = self.roles() {
-            self.check_wishes(&known, wanted)?;
+            self.check_roles(&known, wanted)?;
+        }
+        if let Some(encoding) = &self.settings.build.encoding.known {
+            check_label(wanted, &encoding.label.column, "the encoding")?;
         }
         let roles = self.roles().unwrap_or_else(|| match &self.settings.build.encoding.known {
             Some(encoding) => Roles {
@@ -315,7 +332,8 @@ impl Stream {
     }
 
     /// Returns an error if the requested columns differ from those of the stream. No request means the stream's columns.
-    fn check_wishes(&self, known: &Roles, wanted: &Roles) -> Result<()> {
+    fn check_roles(&self, known: &Roles, wanted: &Roles) -> Result<()> {
+        check_label(wanted, &known.label, "the stream")?;
         let named = |weight: &Option<String>| {
             weight.as_ref().map_or("no weight".into(), |name| format!("the weight '{name}'"))
         };
@@ -337,6 +355,7 @@ impl Stream {
     }
 
     /// Starts a part file of a watched directory, and returns how many of its rows were already added.
+    #[doc(hidden)]
     pub fn begin_part(&mut self, name: &str) -> u64 {
         match self.manifest.parts.iter().position(|part| part.name == name) {
             Some(at) => {
@@ -353,11 +372,13 @@ impl Stream {
     }
 
     /// The parts that were added; only the last one may be incomplete.
+    #[doc(hidden)]
     pub fn parts(&self) -> impl Iterator<Item = &str> {
         self.manifest.parts.iter().map(|part| part.name.as_str())
     }
 
     /// Counts a row that could not be read and is skipped.
+    #[doc(hidden)]
     pub fn skip_bad_row(&mut self) -> u64 {
         self.manifest.bad_rows += 1;
         self.manifest.bad_rows
@@ -367,6 +388,7 @@ impl Stream {
     ///
     /// # Errors
     /// If rows cannot be used, or rows fed again differ from those that were counted. The state on disk stays valid.
+    #[doc(hidden)]
     pub fn push(&mut self, mut rows: Segment, observer: &dyn Observer) -> Result<()> {
         self.check_whole()?;
         if let Some(replayed) = &mut self.replayed {
@@ -396,12 +418,12 @@ impl Stream {
         self.manifest.fingerprint.merge(Fingerprint::of(&usable));
         self.pending_rows += rows.len;
         self.pending.push(rows);
-        if self.pending.len() > MANY {
+        if self.pending.len() > MAX_PIECES {
             self.pending = vec![Segment::concat(std::mem::take(&mut self.pending))];
         }
         while self.pending_rows >= self.enough() {
             if let Err(error) = self.take_in_block(observer) {
-                // A stop in the middle of a block loses nothing: its rows are added and wait for the next call.
+                // A stop in the middle of a block loses no rows: they are added and wait for the next call.
                 self.is_broken = !matches!(error.kind(), ErrorKind::Cancelled);
                 return if self.is_broken { Err(error) } else { Ok(()) };
             }
@@ -439,19 +461,20 @@ impl Stream {
         let (rows, counted) = (self.manifest.rows, self.manifest.fingerprint);
         let what = format!("the first {rows} rows have the fingerprint {found}, and {counted} was counted");
         Err(self.refused(
-            &format!("is of other rows than those fed again: {what}"),
+            &format!("does not belong to the rows fed again: {what}"),
             ["feed the same rows in the same order".into(), Remedy::Omit(Setting::Replay)],
         ))
     }
 
     /// Ends a source; an error if it had fewer rows than were to be skipped.
+    #[doc(hidden)]
     pub fn end(&mut self) -> Result<()> {
         match self.replayed.take() {
             Some(Replayed { left, .. }) if left > 0 => {
-                let what = format!("counts {left} rows more than were fed again");
+                let what = format!("contains {left} more rows than were fed again");
                 Err(self.refused(
                     &what,
-                    ["feed all rows from the first on".into(), Remedy::Omit(Setting::Replay)],
+                    ["feed all rows from the beginning".into(), Remedy::Omit(Setting::Replay)],
                 ))
             }
             _ => Ok(()),
@@ -459,7 +482,7 @@ impl Stream {
     }
 
     fn refused(&self, what: &str, help: impl Into<Help>) -> Error {
-        let path = self.home.as_ref().map_or(Path::new(MEMORY), |home| home.directory.path());
+        let path = self.disk.as_ref().map_or(Path::new(MEMORY), |disk| disk.directory.path());
         refused(path, what, help)
     }
 
@@ -536,6 +559,7 @@ impl Stream {
     }
 
     /// Saves if there are new rows and the last save was long enough ago.
+    #[doc(hidden)]
     pub fn save_if_due(&mut self) -> Result<()> {
         let pause = self.cost_of_save * SHARE_OF_SAVING;
         let waits = self.tree.blocks() == self.manifest.blocks;
@@ -549,8 +573,8 @@ impl Stream {
     /// # Errors
     /// If the files cannot be written; the state is then that of the last save.
     pub fn save(&mut self) -> Result<()> {
-        let Some(home) = self.home.clone() else { return Ok(()) };
-        let directory = &home.directory;
+        let Some(disk) = self.disk.clone() else { return Ok(()) };
+        let directory = &disk.directory;
         if self.saved == self.progress() || self.replayed.is_some() || self.is_broken {
             return Ok(());
         }
@@ -601,6 +625,14 @@ impl Stream {
     }
 }
 
+/// Returns an error if a label is requested that `owner` does not have.
+fn check_label(wanted: &Roles, label: &str, owner: &str) -> Result<()> {
+    if wanted.label.is_empty() || wanted.label == label {
+        return Ok(());
+    }
+    Err(Error::setting(Setting::Label, format!("is '{}', but {owner} has the label '{label}'", wanted.label)))
+}
+
 fn is_of(named: &Named, level: usize, blocks: u64) -> bool {
     named.file == format!("level-{level:02}-{blocks:012}.parquet")
 }
@@ -623,9 +655,8 @@ pub fn snapshot(path: &Path, threads: Option<usize>, observer: &dyn Observer) ->
             Err(error) => return Err(error),
         }
     };
-    let settings: StreamSettings = serde_json::from_value(manifest.settings.clone()).map_err(|_| {
-        directory.refused("has settings that this program does not know", "use a newer tithe")
-    })?;
+    let settings: StreamSettings = serde_json::from_value(manifest.settings.clone())
+        .map_err(|_| directory.refused("has unknown settings", "use a newer tithe"))?;
     let tree = Tree::with_levels(settings.tree(threads), content.levels, manifest.blocks, content.carried)?;
     snapshot_of(&tree, &settings, &manifest, content.pending, threads, observer)
 }
@@ -679,7 +710,7 @@ fn learn(
 
 fn rows_of(layout: Option<&Layout>, segment: Segment, first_row: u64) -> Result<Rows> {
     let layout =
-        layout.ok_or_else(|| Error::setting(Setting::Columns, "are not known before there is a source"))?;
+        layout.ok_or_else(|| Error::setting(Setting::Columns, "are unknown before the first rows"))?;
     Ok(Rows {
         fields: layout.fields.iter().map(FieldRecord::field).collect(),
         segment,
@@ -735,7 +766,7 @@ pub fn repair(path: &Path) -> Result<Repaired> {
             (None, Some(settings)) => Manifest { sequence: sequence + 1, ..Manifest::new(settings) },
             (None, None) => {
                 return Err(directory.refused(
-                    "has no manifest that can be read",
+                    "has no readable manifest",
                     Remedy::using("feed all rows again into another directory", Setting::State),
                 ));
             }
@@ -778,7 +809,7 @@ fn compare(name: &str, recorded: &Value, given: &Value, found: &mut Vec<String>)
         _ if name == "unseen" => {}
         // The weight column is recorded with the roles of the columns.
         (a, b) if name == "known" && without_weight(a) == without_weight(b) => {}
-        _ if name == "known" => found.push("the encoding is another".to_string()),
+        _ if name == "known" => found.push("the encoding differs".to_string()),
         (a, b) => {
             let (before, now) = (in_words(a), in_words(b));
             found.push(format!("{} is {before} in the state and {now} now", name.replace('_', "-")));
@@ -834,7 +865,7 @@ mod tests {
     fn a_known_encoding_may_name_another_weight_column() {
         let settings = |scale: f64, weight: Option<&str>| json!({"encoding": {"known": {"scale": scale, "weight": weight}}});
         assert!(differences(&settings(1.0, None), &settings(1.0, Some("w"))).is_empty());
-        assert_eq!(differences(&settings(1.0, None), &settings(2.0, None)), ["the encoding is another"]);
+        assert_eq!(differences(&settings(1.0, None), &settings(2.0, None)), ["the encoding differs"]);
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub struct Packed {
 
 impl Stream {
     /// Packs the contents of the stream. The state on disk of the stream does not change: the unpacked copy is in memory.
+    #[doc(hidden)]
     pub fn pack(&self) -> Result<Packed> {
         self.check_whole()?;
         let manifest = Manifest {
@@ -54,6 +55,7 @@ impl Stream {
     ///
     /// # Errors
     /// If a newer program packed the bytes, or they are damaged.
+    #[doc(hidden)]
     pub fn unpack(packed: &Packed, threads: Option<usize>) -> Result<Stream> {
         let path = Path::new(NAME);
         let damaged = || {
@@ -61,9 +63,8 @@ impl Stream {
             Error::from(ErrorKind::WrongFile { path: path.to_path_buf(), what, help })
         };
         let manifest = Manifest::from_text(&packed.manifest, path)?.ok_or_else(damaged)?;
-        let settings: StreamSettings = serde_json::from_value(manifest.settings.clone()).map_err(|_| {
-            refused(path, "has settings that this program does not know", "use a newer tithe")
-        })?;
+        let settings: StreamSettings = serde_json::from_value(manifest.settings.clone())
+            .map_err(|_| refused(path, "has unknown settings", "use a newer tithe"))?;
         let input = |bytes: &Vec<u8>| Input::bytes(NAME, bytes.clone());
         let level = |bytes: &Option<Vec<u8>>| {
             bytes.as_ref().map(|bytes| read_coreset_from(&input(bytes))).transpose()

@@ -237,10 +237,10 @@ impl Directory {
         match self.entries()?.into_iter().find(|name| !ours(name)) {
             None => Ok(None),
             Some(name) if name.starts_with("manifest-") => {
-                Err(self.refused("has lost its manifest", self.repair()))
+                Err(self.refused("has no manifest", self.repair()))
             }
             Some(name) => {
-                let what = format!("is no state of a stream: it holds '{name}'");
+                let what = format!("is not the state of a stream: it contains '{name}'");
                 Err(self.refused(&what, Remedy::OtherState))
             }
         }
@@ -277,7 +277,7 @@ impl Directory {
                 _ => Error::io("read", &path, error),
             })?;
             if Fingerprint::of_bytes(&bytes) != named.checksum {
-                return Err(self.damaged(&path, "is damaged: it is not what was written"));
+                return Err(self.damaged(&path, "is damaged: its checksum is wrong"));
             }
             Ok(path)
         };
@@ -286,7 +286,7 @@ impl Directory {
         let carried = |named: &Named| {
             let path = checked(named)?;
             let bytes = fs::read(&path).map_err(|error| Error::io("read", &path, error))?;
-            carried_from(&bytes).ok_or_else(|| self.damaged(&path, "is damaged: it is not what was written"))
+            carried_from(&bytes).ok_or_else(|| self.damaged(&path, "is damaged: it cannot be decoded"))
         };
         Ok(Content {
             levels: manifest.levels.iter().map(level).collect::<Result<_>>()?,

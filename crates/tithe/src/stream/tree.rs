@@ -7,9 +7,9 @@
 //! carries them as one quadratic, every step compensates for its share of it, and a snapshot for all of it. So errors do not
 //! add up from step to step, and no step needs to be exact: a few conjugate gradients are enough.
 //!
-//! **The reference point.** Gradient and Hessian are those at one parameter; what is lost is of third order in the distance
+//! **The reference point.** Gradient and Hessian are those at one parameter; the error is of third order in the distance
 //! from there to the final posterior's mode. So the reference is renewed at every step: it is the mode of everything that is
-//! held at that moment, residual included, which moves less and less as rows come in. Errors are measured in the metric of
+//! held at that moment, residual included, which moves less and less as rows arrive. Errors are measured in the metric of
 //! the same posterior, because that is where they will matter.
 
 use faer::Mat;
@@ -56,13 +56,13 @@ pub enum ReferencePoint {
     /// The mode of everything that is held at the moment.
     #[default]
     Renewed,
-    /// The mode of the rows that are compressed, and nothing else.
+    /// The mode of the rows being compressed alone.
     Own,
     /// The mode of the first block's coreset, for all steps; a baseline to compare the others with.
     First,
 }
 
-/// Rows of a stream, with what is needed to understand them.
+/// Rows of a stream with the description of their columns.
 #[derive(Clone, Debug)]
 pub struct Rows {
     /// The columns.
@@ -267,7 +267,7 @@ impl Tree {
             Size::Guarantee { .. } => all,
             Size::Rows(_) | Size::Kl { .. } => {
                 let node = self.node(Node { level: SNAPSHOT, index: self.blocks });
-                // A single block was built by itself, and its residual cannot be compensated by the same rows.
+                // A single block was built alone, and its residual cannot be compensated by the same rows.
                 let carried = residual.as_ref().filter(|_| !is_one_block);
                 let task = self.pilot.as_deref().map_or_else(|| Task::last_step(carried), Task::at);
                 compress(all, &node, &task, self.settings.threads, observer)?.coreset
@@ -276,7 +276,7 @@ impl Tree {
         if let Some(composition) = &mut coreset.provenance.composition {
             composition.movement = self.movement();
         }
-        // What was asked for is what the user said, not a node's share of it.
+        // The provenance states the user's request, not the share of this node.
         (coreset.provenance.size, coreset.provenance.seed) = (build.size, build.seed);
         Ok(coreset)
     }
@@ -304,7 +304,7 @@ impl Tree {
         Ok(built)
     }
 
-    /// The points of the coresets that are held besides those being compressed.
+    /// The points of the coresets other than those being compressed.
     fn others<'a>(&self, levels: impl Iterator<Item = &'a Option<Coreset>>) -> Result<Option<Points>> {
         if self.settings.reference != ReferencePoint::Renewed {
             return Ok(None);
@@ -320,7 +320,7 @@ impl Tree {
         Ok(all)
     }
 
-    /// The task of a step. The first block is built like a data set of its own.
+    /// The task of a step. The first block is built like a separate data set.
     fn task<'a>(&'a self, others: Option<&'a Points>, residual: Option<&'a Quadratic>) -> Task<'a> {
         match (&self.pilot, self.settings.reference, self.blocks) {
             (Some(pilot), ..) => Task::at(pilot),

@@ -24,7 +24,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug)]
 pub struct Error(Box<ErrorKind>);
 
-/// The place in the data that an error is about, as far as it is known.
+/// The place of an error in the data, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Place<'a> {
@@ -107,7 +107,7 @@ pub enum ErrorKind {
     /// A column that the data does not have.
     #[error("there is no column '{column}' {purpose}{}", did_you_mean(nearest))]
     UnknownColumn {
-        /// The name asked for.
+        /// The requested name.
         column: String,
         /// What the column is needed for: "to use as label", "to exclude".
         purpose: &'static str,
@@ -291,7 +291,7 @@ impl Error {
                 Remedy::Force,
             ])),
             ErrorKind::Changed { .. } => Some(
-                "make sure that nothing changes the data meanwhile, or copy or persist it first: each pass must read the same rows in the same order"
+                "make sure that nothing changes the data during the run, or copy or persist it first: each pass must read the same rows in the same order"
                     .into(),
             ),
             ErrorKind::Missing { .. } => Some(Help::from([
@@ -320,7 +320,7 @@ impl Error {
     }
 
     #[doc(hidden)]
-    /// The same error with these remedies, if its kind has any of its own.
+    /// The same error with these remedies, if its kind has remedies.
     pub fn with_help(mut self, remedies: impl Into<Help>) -> Error {
         if let ErrorKind::Malformed { help, .. }
         | ErrorKind::Cell { help, .. }

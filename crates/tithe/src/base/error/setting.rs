@@ -28,7 +28,7 @@ pub enum Setting {
     Weight,
     /// The columns to use as features.
     Features,
-    /// The columns to leave out.
+    /// The columns to exclude.
     Exclude,
     /// Whether the model has an intercept.
     Intercept,

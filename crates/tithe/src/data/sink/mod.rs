@@ -6,5 +6,5 @@ pub(crate) mod rows;
 pub mod text;
 
 pub use output::Output;
-pub use parquet::{Story, find_story};
+pub use parquet::{FileMetadata, find_metadata};
 pub use text::{RowFormat, RowWriter};

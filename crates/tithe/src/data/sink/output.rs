@@ -18,11 +18,11 @@ impl Output {
     /// Checks that the file can be written, before any long computation.
     pub fn create(path: &Path) -> Result<Output> {
         if path == Path::new("-") {
-            let what = "means standard output, to which files are not written";
+            let what = "means standard output, but this output must be a file";
             return Err(wrong_file(
                 path,
                 what,
-                Remedy::using("name a file (./- for one of that name)", Setting::Output),
+                Remedy::using("name a file (./- for a file named '-')", Setting::Output),
             ));
         }
         // A link stays a link: the file that it points to is replaced.
@@ -32,7 +32,7 @@ impl Output {
         if path.exists() && !path.is_file() {
             let what = match path.is_dir() {
                 true => "is a directory, not a file to write to",
-                false => "is not an ordinary file, so it cannot be replaced by one",
+                false => "is not a regular file, so it cannot be replaced",
             };
             return Err(wrong_file(path, what, Remedy::using("name another file", Setting::Output)));
         }

@@ -51,8 +51,8 @@ pub(crate) fn write_table(
     file: impl Write + Send,
 ) -> std::io::Result<()> {
     let batch = table(columns).map_err(std::io::Error::other)?;
-    let story = serde_json::to_string(metadata)?;
-    let properties = properties(Some((KEY, story)));
+    let metadata = serde_json::to_string(metadata)?;
+    let properties = properties(Some((KEY, metadata)));
     let mut buffer = std::io::BufWriter::new(file);
     let mut writer = ArrowWriter::try_new(&mut buffer, batch.schema(), Some(properties)).map_err(plain_io)?;
     writer.write(&batch).map_err(plain_io)?;
@@ -61,10 +61,12 @@ pub(crate) fn write_table(
 }
 
 /// The writer settings of every Parquet file, with its metadata if there is any.
-pub(crate) fn properties(story: Option<(&str, String)>) -> WriterProperties {
+pub(crate) fn properties(metadata: Option<(&str, String)>) -> WriterProperties {
     WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_key_value_metadata(story.map(|(key, story)| vec![KeyValue::new(key.to_string(), story)]))
+        .set_key_value_metadata(
+            metadata.map(|(key, metadata)| vec![KeyValue::new(key.to_string(), metadata)]),
+        )
         .build()
 }
 
@@ -100,7 +102,7 @@ pub(crate) fn to_arrow(field: &Field, column: &Column) -> ArrayRef {
 
 /// The metadata of a file that this program wrote.
 #[derive(Clone, Debug)]
-pub struct Story {
+pub struct FileMetadata {
     /// The kind of file: "coreset", "posterior" or "corrected posterior".
     pub kind: String,
     /// All of the metadata as JSON.
@@ -108,9 +110,9 @@ pub struct Story {
 }
 
 /// Reads the metadata of a file without its rows.
-pub(crate) fn read_story(input: &Input) -> Result<Story> {
-    if let Some(story) = find_story_in(input)? {
-        return Ok(story);
+pub(crate) fn read_metadata(input: &Input) -> Result<FileMetadata> {
+    if let Some(metadata) = find_metadata_in(input)? {
+        return Ok(metadata);
     }
     // A Parquet file that cannot be read is damaged, whichever program wrote it.
     if input.open()?.bytes(0, 4).is_ok_and(|magic| magic == "PAR1") {
@@ -120,15 +122,15 @@ pub(crate) fn read_story(input: &Input) -> Result<Story> {
         Remedy::run("make a coreset", Operation::Build),
         Remedy::run("make a posterior", Operation::Fit),
     ]);
-    Err(wrong_file(input.path(), "is no file of tithe's", help))
+    Err(wrong_file(input.path(), "was not written by tithe", help))
 }
 
 /// The metadata of a file; `None` if this program did not write it.
-pub fn find_story(path: &Path) -> Result<Option<Story>> {
-    find_story_in(&Input::file(path))
+pub fn find_metadata(path: &Path) -> Result<Option<FileMetadata>> {
+    find_metadata_in(&Input::file(path))
 }
 
-pub(crate) fn find_story_in(input: &Input) -> Result<Option<Story>> {
+pub(crate) fn find_metadata_in(input: &Input) -> Result<Option<FileMetadata>> {
     let (path, file) = (input.path(), input.open()?);
     // The external reader may panic on damaged bytes: then this program did not write the file.
     let reader = catch_unwind(|| ParquetRecordBatchReaderBuilder::try_new(file));
@@ -137,7 +139,7 @@ pub(crate) fn find_story_in(input: &Input) -> Result<Option<Story>> {
     let Some(pair) = pairs.and_then(|pairs| pairs.iter().find(|pair| pair.key == KEY)) else {
         return Ok(None);
     };
-    let damaged = || wrong_file(path, "has damaged metadata", "make it again");
+    let damaged = || wrong_file(path, "has damaged metadata", "create it again");
     let text = pair.value.as_deref().unwrap_or_default();
     let json: Value = serde_json::from_str(text).map_err(|_| damaged())?;
     let version = json["version"].as_u64().unwrap_or(0);
@@ -145,7 +147,7 @@ pub(crate) fn find_story_in(input: &Input) -> Result<Option<Story>> {
         return Err(ErrorKind::NewerFormat { path: path.to_path_buf(), version, known: VERSION }.into());
     }
     let kind = json["file"].as_str().ok_or_else(damaged)?.to_string();
-    Ok(Some(Story { kind, json }))
+    Ok(Some(FileMetadata { kind, json }))
 }
 
 pub(crate) fn wrong_file(path: &Path, what: &str, help: impl Into<Help>) -> Error {

@@ -38,8 +38,8 @@ impl RowFormat {
         };
         format.filter(|format| allowed.contains(format)).ok_or_else(|| {
             let endings: Vec<&str> = allowed.iter().map(|format| format.ending()).collect();
-            let what = "does not tell by its ending what to write".to_string();
-            let help = Some(format!("end its name in {}", endings.join(" or ")).into());
+            let what = "has no extension that determines the format".to_string();
+            let help = Some(format!("use a file name that ends in {}", endings.join(" or ")).into());
             ErrorKind::WrongFile { path: path.to_path_buf(), what, help }.into()
         })
     }

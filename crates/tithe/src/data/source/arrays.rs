@@ -48,7 +48,7 @@ impl Matrix {
             at.is_some_and(|at| at < matrix.values.len())
         };
         if rows > 0 && columns > 0 && !corners.into_iter().all(lies_within) {
-            return Err(Error::malformed(Path::new(NAME), "a matrix reaches beyond its values"));
+            return Err(Error::malformed(Path::new(NAME), "a matrix is larger than its values"));
         }
         if matrix.values.null_count() > 0 || !is_number(matrix.values.data_type()) {
             let what = format!("a matrix of {} cannot be read", matrix.values.data_type());
@@ -145,10 +145,10 @@ impl SparseRows {
         let broken = |what: &str| Error::malformed(Path::new(NAME), format!("the sparse rows {what}"));
         let is_ascending = starts.is_sorted() && starts.first() == Some(&0);
         if !is_ascending || starts.last().is_none_or(|end| *end > values.len() || *end > indices.len()) {
-            return Err(broken("begin and end outside their values"));
+            return Err(broken("have row pointers outside their values"));
         }
         if values.null_count() > 0 || !is_number(values.data_type()) {
-            return Err(broken("hold no numbers"));
+            return Err(broken("have values that are not numbers"));
         }
         let lies_within = match indices.data_type() {
             DataType::Int32 => within(indices.as_primitive::<Int32Type>().values(), columns),
@@ -156,7 +156,7 @@ impl SparseRows {
             _ => return Err(broken("have indices of a wrong type")),
         };
         if !lies_within || indices.null_count() > 0 {
-            return Err(broken("name columns that there are not"));
+            return Err(broken("have column indices out of range"));
         }
         Ok(SparseRows { starts, indices, values, columns })
     }
@@ -426,7 +426,7 @@ mod tests {
         all
     }
 
-    /// 3 columns of so many rows: element (r, c) is 10 r + c, in either order, read backwards, every second row.
+    /// 3 columns of this many rows: element (r, c) is 10 r + c, in either order, read backwards, every second row.
     #[test]
     fn strides_are_followed() {
         let rows = 70_001;

@@ -145,7 +145,7 @@ impl Contents {
         let footer = root_as_footer(&footer).map_err(|error| broken(&error.to_string()))?;
         let schema = footer.schema().ok_or_else(|| broken("it has no schema"))?;
         if !schema.endianness().equals_to_target_endianness() {
-            return Err(broken("its byte order is another machine's"));
+            return Err(broken("its byte order differs from this machine's"));
         }
         let schema = Arc::new(try_fb_to_schema(schema)?);
         let mut decoder = FileDecoder::new(schema.clone(), footer.version());
@@ -191,7 +191,7 @@ fn check_lengths(bytes: &[u8], head: usize) -> Decoded<()> {
         let claimed = start.and_then(|start| bytes.get(start..)).and_then(<[u8]>::first_chunk);
         if claimed.is_none_or(|length| i64::from_le_bytes(*length) > most) {
             return Err(ArrowError::ParseError(
-                "a packed buffer claims to be larger than memory".to_string(),
+                "a compressed buffer claims to be larger than memory".to_string(),
             ));
         }
     }
@@ -204,7 +204,7 @@ fn message_in(block: &[u8]) -> Decoded<Message<'_>> {
     let message = match block {
         [0xff, 0xff, 0xff, 0xff, _, _, _, _, message @ ..] => message,
         [_, _, _, _, message @ ..] => message,
-        _ => return Err(broken("a batch has no head".to_string())),
+        _ => return Err(broken("a batch has no header".to_string())),
     };
     root_as_message(message).map_err(|error| broken(error.to_string()))
 }
@@ -284,7 +284,7 @@ impl Unit for FileUnit {
             let batch = batch.ok_or_else(|| ArrowError::ParseError("a batch is missing".to_string()))?;
             match batch.num_rows() as u64 == *rows {
                 true => plan.columns.segment(&batch),
-                false => Err(ArrowError::ParseError("a batch has not the rows it should have".to_string())),
+                false => Err(ArrowError::ParseError("a batch has the wrong number of rows".to_string())),
             }
         })?;
         if segment.len > 0 { emit(segment) } else { Ok(()) }

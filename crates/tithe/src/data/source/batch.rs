@@ -108,7 +108,7 @@ pub(super) fn guarded<T, E: Display>(
         Ok(Err(error)) => format!(" ({error})"),
         Err(_) => String::new(),
     };
-    Err(Error::malformed(path, format!("cannot be read as {format}: it is damaged or cut short{reason}")))
+    Err(Error::malformed(path, format!("cannot be read as {format}: it is damaged or truncated{reason}")))
 }
 
 fn column(array: &ArrayRef, kind: Kind) -> Decoded<Column> {

@@ -1,4 +1,4 @@
-//! Cuts text into chunks of complete rows, so that each chunk can be parsed by itself.
+//! Cuts text into chunks of complete rows, so that each chunk can be parsed independently.
 
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex};

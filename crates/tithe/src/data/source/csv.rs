@@ -63,29 +63,7 @@ impl Delimited {
         if first.is_cut {
             return Err(Error::malformed(path, "its first line does not end"));
         }
-        let names: Vec<String> = if dialect.has_header {
-            header.iter().enumerate().map(|(at, name)| column_name(path, at, name)).collect::<Result<_>>()?
-        } else {
-            (1..=header.len()).map(|number| format!("x{number}")).collect()
-        };
-        if let [only] = &names[..]
-            && only.contains(';')
-        {
-            return Err(ErrorKind::Malformed {
-                path: path.to_path_buf(),
-                what: "its fields seem to be separated by semicolons".to_string(),
-                help: Some("write it with commas or tabs, and with points in numbers".into()),
-            }
-            .into());
-        }
-        check_names(
-            path,
-            &names,
-            Some(Help::from([
-                "rename one of them".into(),
-                Remedy::example("say if the file has no header", Setting::Header, false),
-            ])),
-        )?;
+        let names = column_names(path, &header, dialect.has_header)?;
         let start = if dialect.has_header { next } else { from };
 
         let mut guesses = vec![Guess::default(); names.len()];
@@ -104,6 +82,31 @@ impl Delimited {
         let format = Delimited { dialect, data_start: chunk_start + start as u64 };
         Ok(TextPart { file, format, fields, undecided })
     }
+}
+
+/// The names of the columns: the header's, or x1, x2, … without a header.
+fn column_names(path: &Path, first_row: &[Token], has_header: bool) -> Result<Vec<String>> {
+    let names: Vec<String> = if has_header {
+        first_row.iter().enumerate().map(|(at, name)| column_name(path, at, name)).collect::<Result<_>>()?
+    } else {
+        (1..=first_row.len()).map(|number| format!("x{number}")).collect()
+    };
+    if let [only] = &names[..]
+        && only.contains(';')
+    {
+        return Err(ErrorKind::Malformed {
+            path: path.to_path_buf(),
+            what: "its fields seem to be separated by semicolons".to_string(),
+            help: Some("write it with commas or tabs between fields and with decimal points".into()),
+        }
+        .into());
+    }
+    let help = Help::from([
+        "rename one of them".into(),
+        Remedy::example("say if the file has no header", Setting::Header, false),
+    ]);
+    check_names(path, &names, Some(help))?;
+    Ok(names)
 }
 
 impl TextFormat for Delimited {
@@ -231,7 +234,7 @@ pub(super) struct Plan {
     names: Vec<String>,
     /// For each column of the file.
     used: Vec<Use>,
-    /// For each column that was asked for.
+    /// For each requested column.
     order: Vec<Use>,
     numbers: usize,
     texts: usize,
@@ -585,10 +588,13 @@ mod tests {
     fn every_error_says_where_and_what() {
         assert_eq!(error("a,b\n1,2\n1\n"), "'a.csv', row 2: has 1 field where the header has 2");
         assert_eq!(error("a,b\n1,2,3,4\n"), "'a.csv', row 1: has 4 fields where the header has 2");
-        assert_eq!(error("a,b\n1,\"x\n"), "'a.csv', row 1: a quoted field begins here that never ends");
+        assert_eq!(
+            error("a,b\n1,\"x\n"),
+            "'a.csv', row 1: a quoted field that begins here has no closing quote"
+        );
         assert_eq!(
             error("a,\"b\n1,2\n"),
-            "'a.csv': in its first line a quoted field begins here that never ends"
+            "'a.csv': in its first line a quoted field that begins here has no closing quote"
         );
 
         let (message, help) = error_late("12x,false,y\n");
@@ -604,15 +610,15 @@ mod tests {
         );
         assert_eq!(
             error_late("3,true,5\" pipe\n").0,
-            "'a.csv', row 10001, column 'c': a quote stands in the middle of a field that is not quoted"
+            "'a.csv', row 10001, column 'c': there is a quote in the middle of a field that is not quoted"
         );
         assert_eq!(
             error_late("3,true,\"a\"b\n").0,
-            "'a.csv', row 10001, column 'c': something stands between a closing quote and the next delimiter"
+            "'a.csv', row 10001, column 'c': there is text between a closing quote and the next delimiter"
         );
         assert_eq!(
             error_late("3,true,\"a\n1,true,b\n").0,
-            "'a.csv', row 10001, column 'c': a quoted field begins here that never ends"
+            "'a.csv', row 10001, column 'c': a quoted field that begins here has no closing quote"
         );
     }
 

@@ -96,8 +96,8 @@ fn detect_format(path: &Path, head: &[u8]) -> Result<Format> {
         }
         _ if memchr(0, head).is_some() => {
             return Err(refused(
-                "is in no format known here",
-                "it can be Parquet, CSV, TSV, NDJSON, LIBSVM or Arrow; text also packed by gzip or zstd",
+                "has an unknown format",
+                "use Parquet, CSV, TSV, NDJSON, LIBSVM or Arrow; text may be compressed with gzip or zstd",
             ));
         }
         _ => {}
@@ -152,7 +152,7 @@ mod tests {
     fn bytes_that_are_not_text_are_rejected() {
         let refused = |head: &[u8]| detect_format(Path::new("x"), head).unwrap_err().to_string();
         assert_eq!(refused(b"\xff\xfea\0"), "'x': is text in UTF-16");
-        assert_eq!(refused(b"\x7fELF\0\0"), "'x': is in no format known here");
+        assert_eq!(refused(b"\x7fELF\0\0"), "'x': has an unknown format");
         assert_eq!(refused(b""), "'x': is empty");
     }
 

@@ -2,7 +2,7 @@
 
 use crate::data::block::Kind;
 
-/// Counts of the values of a column by what they look like; missing values are not counted.
+/// Counts of the values of a column by apparent type; missing values are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Guess {
     numbers: usize,

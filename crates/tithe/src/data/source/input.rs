@@ -1,4 +1,4 @@
-//! Bytes that can be read any number of times: a file, or a saved copy of what can be read only once (standard input, a
+//! Bytes that can be read any number of times: a file, or a saved copy of an input that can be read only once (standard input, a
 //! pipe).
 
 use std::fs::File;
@@ -241,10 +241,10 @@ impl Compression {
         match self {
             Compression::Plain => Error::io("read", path, error),
             Compression::Gzip => {
-                Error::malformed(path, format!("the gzip data is damaged or cut short ({error})"))
+                Error::malformed(path, format!("the gzip data is damaged or truncated ({error})"))
             }
             Compression::Zstd => {
-                Error::malformed(path, format!("the zstd data is damaged or cut short ({error})"))
+                Error::malformed(path, format!("the zstd data is damaged or truncated ({error})"))
             }
         }
     }

@@ -88,7 +88,7 @@ pub(super) fn common_indices(
     let features = u64::from(last) + 1 - u64::from(first);
     if features > u64::from(MOST_FEATURES) {
         return Err(refused(
-            format!("has {features} features; {MOST_FEATURES} is the most"),
+            format!("has {features} features; the maximum is {MOST_FEATURES}"),
             "reduce them first, for example by hashing or by leaving out rare ones".into(),
         ));
     }
@@ -253,7 +253,7 @@ struct Plan {
     indices: Indices,
     /// For each column of the file (the label first): its position among those that are read.
     slots: Vec<Option<usize>>,
-    /// For each column that was asked for: its position and its kind.
+    /// Position and kind of each requested column.
     order: Vec<(usize, Kind)>,
     width: usize,
 }
@@ -377,7 +377,7 @@ impl Plan {
         if !is_outside {
             return Ok(());
         }
-        let what = format!("feature index {} is beyond those that were there at first", last.unwrap_or(0));
+        let what = format!("feature index {} is larger than all in the first rows", last.unwrap_or(0));
         Err(self.wrong(row, None, what))
     }
 
@@ -494,7 +494,7 @@ mod tests {
         );
         assert_eq!(range(&[(1, 20_000)], None, None).unwrap(), (1, 20_000));
         let error = range(&[(1, 20_001)], None, None).unwrap_err();
-        assert_eq!(error.to_string(), "'a.svm': has 20001 features; 20000 is the most");
+        assert_eq!(error.to_string(), "'a.svm': has 20001 features; the maximum is 20000");
         assert!(error.help().is_some());
     }
 

@@ -21,9 +21,9 @@ use crate::data::block::Field;
 /// The largest number of bytes read before the first row is passed on.
 const LONGEST_HEAD: usize = 64 << 20;
 /// If nothing arrives for this long, the kinds of the columns are guessed from the rows that have arrived.
-const SILENCE: Duration = Duration::from_secs(1);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often a growing file is polled.
-const PAUSE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A source that can be scanned once.
 pub struct Live {
@@ -52,7 +52,7 @@ pub fn open_live(
     let mut reader = Awaited::new(reader);
     let failed = |error| compression.failure(name, error);
     let look_at = if known.is_some() { 1 } else { look_at };
-    let mut at_end = read_head(&mut reader, &mut head, look_at, Some(SILENCE)).map_err(failed)?;
+    let mut at_end = read_head(&mut reader, &mut head, look_at, Some(IDLE_TIMEOUT)).map_err(failed)?;
     if head.is_empty() {
         return Err(ErrorKind::NoRows { what: format!("'{}' is empty", name.display()) }.into());
     }
@@ -152,7 +152,7 @@ impl Awaited {
             }
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) if self.is_over => Ok(Some(Vec::new())),
-            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the thread that reads has failed")),
+            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the reading thread failed")),
         }
     }
 }
@@ -239,7 +239,7 @@ impl Source for Live {
     fn scan(&self, columns: &[usize]) -> Result<Box<dyn Scan>> {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(reader) = reader else {
-            return Err(Error::malformed(self.part.file(), "comes only once and was read already"));
+            return Err(Error::malformed(self.part.file(), "can be read only once and was read already"));
         };
         self.part.scan_once(columns, reader)
     }
@@ -282,9 +282,9 @@ impl Read for Growing {
             }
             // In a file that was truncated or replaced, the position would be wrong.
             if std::fs::metadata(&self.path)?.len() < self.offset {
-                return Err(io::Error::other("it has become shorter while it was followed"));
+                return Err(io::Error::other("it became shorter while it was being followed"));
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }

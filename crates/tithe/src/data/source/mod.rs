@@ -105,7 +105,7 @@ pub struct OpenOptions {
     pub features: Option<u32>,
     /// NDJSON: whether a key that does not occur in the first rows is an error; otherwise it is ignored.
     pub refuse_late_keys: bool,
-    /// Columns that are read as text, whatever their values look like.
+    /// Columns that are read as text, even if they contain numbers.
     pub text: Vec<String>,
     /// True if rows that cannot be read will be skipped: they are then ignored when the kinds of the columns are guessed.
     pub lenient: bool,

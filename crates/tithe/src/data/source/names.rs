@@ -1,4 +1,4 @@
-//! Finds the inputs that the user's names (files, globs, directories, standard input) mean.
+//! Resolves the inputs that a user names: files, globs, directories or standard input.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -228,7 +228,7 @@ impl Unit for ParquetUnit {
         // Row positions were computed from the row counts in the metadata.
         guarded(self.file(), "Parquet", || match decoded == rows.end - rows.start {
             true => Ok(()),
-            false => Err(format!("row group {group} does not hold as many rows as it says")),
+            false => Err(format!("row group {group} does not contain as many rows as its metadata says")),
         })
     }
 }

@@ -27,7 +27,7 @@ pub(super) trait Part: Send + Sync {
     /// Sets the kind of a column that [is undecided](Part::is_undecided) to the kind it has in another file.
     fn decide(&mut self, _column: usize, _kind: Kind) {}
 
-    /// Reads a column as text, whatever its values are.
+    /// Reads a column as text, even if it contains numbers.
     fn read_as_text(&mut self, column: usize) -> Result<()>;
 
     /// True if zeros are not stored.
@@ -54,7 +54,7 @@ pub(super) trait Part: Send + Sync {
     fn scan_once(&self, _columns: &[usize], _reader: Box<dyn Read + Send>) -> Result<Box<dyn Scan>> {
         Err(ErrorKind::Malformed {
             path: self.file().to_path_buf(),
-            what: "is in a format that cannot be read as it comes".to_string(),
+            what: "has a format that cannot be read as a stream".to_string(),
             help: Some("feed CSV, TSV, LIBSVM, NDJSON or an Arrow stream".into()),
         }
         .into())

@@ -29,9 +29,9 @@ pub(super) enum Fault {
 impl Fault {
     pub fn what(self) -> &'static str {
         match self {
-            Fault::Unclosed => "a quoted field begins here that never ends",
-            Fault::StrayQuote => "a quote stands in the middle of a field that is not quoted",
-            Fault::AfterQuote => "something stands between a closing quote and the next delimiter",
+            Fault::Unclosed => "a quoted field that begins here has no closing quote",
+            Fault::StrayQuote => "there is a quote in the middle of a field that is not quoted",
+            Fault::AfterQuote => "there is text between a closing quote and the next delimiter",
         }
     }
 

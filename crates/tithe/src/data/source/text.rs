@@ -1,5 +1,5 @@
 //! What the text formats (CSV, TSV, LIBSVM, NDJSON) share: a file is cut into chunks of whole rows, and each chunk is
-//! parsed by itself on any thread.
+//! parsed independently on any thread.
 
 use std::io::Read;
 use std::path::Path;
