@@ -73,7 +73,8 @@ impl Truth {
     }
 }
 
-/// Builds of several sizes and seeds: the certified KL is within a factor of 2 of the truth, but for its standard error, and no
+/// Builds of several sizes and seeds: the certified KL is within a factor of 2 of the truth (or both are small), but for its
+/// standard error, and no
 /// coreset with wrong means is called indistinguishable. A right program fails a factor about once in a thousand builds, and
 /// the seeds are fixed.
 fn check(name: &str, data: Named, sizes: &[usize]) {
@@ -95,10 +96,9 @@ fn check(name: &str, data: Named, sizes: &[usize]) {
                 found.largest_mean_error(),
                 facts.certificate.verdict()
             );
-            if (0.01..1.0).contains(&kl) {
-                let slack = 3.0 * found.kl_error;
-                assert!(found.kl + slack > kl / 2.0 && found.kl - slack < 2.0 * kl, "{what}");
-            }
+            let slack = 3.0 * found.kl_error;
+            assert!(found.kl - slack < 2.0 * kl.max(2e-3), "{what}");
+            assert!(found.kl + slack > 0.5 * kl.min(1.0), "{what}");
             if facts.certificate.verdict() == Verdict::Indistinguishable {
                 assert!(kl < 0.02, "{what}");
                 assert!(error < 0.1 + 3.5 * noise, "{what}");

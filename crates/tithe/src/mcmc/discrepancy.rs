@@ -136,7 +136,7 @@ mod tests {
     fn equal_densities_have_no_discrepancy() {
         let theta: Vec<Vec<f64>> = (0..50).map(|s| vec![f64::from(s)]).collect();
         let (found, _) = Discrepancy::of(&theta, &[0.0; 50], &[7.0; 50]).expect("finite");
-        assert_eq!((found.kl, found.kl_error, found.k_hat), (0.0, 0.0, None));
+        assert!(found.kl < 1e-20 && found.kl_error < 1e-20 && found.k_hat.is_none(), "{found:?}");
         assert!(found.largest_mean_error() < 1e-12 && found.is_reliable());
     }
 

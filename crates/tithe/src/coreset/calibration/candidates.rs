@@ -96,18 +96,19 @@ impl Buffers {
     }
 }
 
-/// Estimates from the pilot of `Σ s_n`, of `Σ w_n‖F_n‖` and of the sum of the sizes of remainders.
+/// Estimates from the pilot of `Σ s_n`, of `Σ w_n‖F_n‖` of the sum of the sizes of remainders, and of `Σ w_n`.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Totals {
     shares: f64,
     norms: f64,
     remainders: f64,
+    mass: f64,
 }
 
 impl Totals {
     fn of(pilot: &Points, first: &FirstRace, map: &LocalMap) -> Totals {
         let mut buffers = Buffers::new(map.dim());
-        let mut totals = Totals { shares: 0.0, norms: 0.0, remainders: 0.0 };
+        let mut totals = Totals { shares: 0.0, norms: 0.0, remainders: 0.0, mass: 0.0 };
         for tile in pilot.tiles() {
             // Rows of the data have weight 1 on average; the pilot's weight is the number of rows that each represents.
             let ones = Tile { w: &Lane::of(1.0), ..tile };
@@ -116,6 +117,7 @@ impl Totals {
                 totals.shares += tile.w[r] * rates.shares[r];
                 totals.norms += tile.w[r] * rates.norms[r];
                 totals.remainders += tile.w[r] * rates.remainders[r];
+                totals.mass += tile.w[r];
             }
         }
         totals
@@ -145,7 +147,8 @@ impl Candidates {
         matching: Matching,
         size: usize,
     ) -> Result<Candidates> {
-        // Both races of the sample go by the same rates, so they are one race of twice the rate.
+        // Half of the sample by the size of the remainders, so that no row of a large one is missed; half by weight, so that
+        // the many rows of small ones are represented, too.
         let (capacity, sample) = match matching {
             Matching::Certified => (pool_capacity(size, build.learnt.encoding.dim()), SAMPLE / 2),
             Matching::Approximate => (size, 0),
@@ -230,7 +233,7 @@ impl Pass for Pooling<'_> {
         let encoder = self.encoding.encoder(block)?;
         let mut race = Race::with_totals(self.capacity, self.totals.shares, self.totals.norms);
         let mut rng = self.seed.stream(Purpose::Pool, block.stream);
-        let mut sample = Race::with_totals(self.sample, self.totals.remainders, self.totals.remainders);
+        let mut sample = Race::with_totals(self.sample, self.totals.remainders, self.totals.mass);
         let mut sample_rng = self.seed.stream(Purpose::Check, block.stream);
         let mut total = 0.0;
         for t in 0..encoder.tiles() {
@@ -241,7 +244,7 @@ impl Pass for Pooling<'_> {
             if self.sample > 0 {
                 let mut weighted = remainders;
                 weighted.iter_mut().zip(tile.w.iter()).for_each(|(size, w)| *size *= w);
-                sample.enter(&tile, &weighted, &weighted, position, &mut sample_rng);
+                sample.enter(&tile, &weighted, &Lane::of(1.0), position, &mut sample_rng);
             }
             total += shares.iter().sum::<f64>();
         }
@@ -349,7 +352,7 @@ mod tests {
             map: Cow::Owned(LocalMap::new(vec![0.0], Mat::<f64>::identity(1, 1).as_ref()).expect("a map")),
             capacity: 5,
             sample: 0,
-            totals: Totals { shares: 0.0, norms: 0.0, remainders: 0.0 },
+            totals: Totals { shares: 0.0, norms: 0.0, remainders: 0.0, mass: 0.0 },
             seed: Seed(1),
         };
         // A row's value is its position.

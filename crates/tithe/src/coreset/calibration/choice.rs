@@ -1,22 +1,16 @@
 //! The choice of rows and weights from the pool, with a certificate of what it reached.
 
-use std::ops::Range;
-
 use faer::Mat;
 
 use crate::base::error::Result;
 use crate::coreset::CalibrationFacts;
 use crate::coreset::calibration::certificate::{ByDraws, Certificate, Guard};
-use crate::coreset::calibration::check::Checked;
-use crate::coreset::calibration::pricing::{Calibrated, CalibrationSettings, approximate, calibrate, greedy};
+use crate::coreset::calibration::pricing::{Calibrated, CalibrationSettings, approximate, calibrate};
 use crate::coreset::calibration::reference::Reference;
 use crate::coreset::settings::BuildSettings;
 use crate::data::points::Points;
 use crate::model::local_features::{LocalFeatures, LocalSum};
 use crate::reservoir::pool::Pool;
-
-/// A greedy search is worth its time if the candidates have at most so many features in all.
-const MOST_GREEDY: usize = 1 << 24;
 
 /// What the weights of rows from a pool have to match.
 #[derive(Clone)]
@@ -125,8 +119,13 @@ impl Chooser<'_> {
         }
     }
 
-    /// The comparison of the normal approximations for rows of the pool.
-    fn certificate(&self, rows: &[usize], weights: &[f64], predicted: Option<f64>) -> Result<Certificate> {
+    /// The comparison of the normal approximations for rows of the pool with these weights.
+    pub fn certificate(
+        &self,
+        rows: &[usize],
+        weights: &[f64],
+        predicted: Option<f64>,
+    ) -> Result<Certificate> {
         let points = pool_points(self.pool, rows, weights);
         Certificate::new(&points, &self.reference.posterior, &self.reference.prior_precision, predicted)
     }
@@ -140,49 +139,6 @@ impl Chooser<'_> {
             rounds: found.rounds,
         };
         Choice::new(self.pool, &found.rows, &found.weights, size, Some(facts))
-    }
-
-    /// The choice with the fewest rows that meets a target KL, to within a twentieth; `enough`, which meets it, if every other
-    /// size in the range misses it.
-    pub fn fewest_rows(&self, enough: Checked, sizes: Range<usize>, target_kl: f64) -> Result<Checked> {
-        // There must be at least as many rows as coefficients.
-        let (mut missed, mut size) = (sizes.start.max(self.reference.prior_precision.len()), sizes.end);
-        let mut best = None;
-        while size > missed + 1 && 20 * size > 21 * missed {
-            let fewer = ((missed as f64 * size as f64).sqrt() as usize).clamp(missed + 1, size - 1);
-            match self.choose(&enough.targets, fewer) {
-                Ok(choice) if enough.kl_of(&choice)? <= target_kl => (size, best) = (fewer, Some(choice)),
-                Err(error) if !error.is_numerical() => return Err(error),
-                _ => missed = fewer,
-            }
-        }
-        let best = match best {
-            Some(choice) => enough.with_choice(choice)?,
-            None => enough,
-        };
-        self.greedier(best, target_kl)
-    }
-
-    /// The same KL with fewer rows, if a greedy search finds them. What weights miss at the mode is not all that they miss at
-    /// draws, so the search aims lower until the draws agree.
-    fn greedier(&self, mut best: Checked, target_kl: f64) -> Result<Checked> {
-        const AIMS: [f64; 4] = [0.9, 0.6, 0.3, 0.1];
-        let most = best.choice.points.len();
-        if self.pool.len().saturating_mul(self.reference.map.feature_count()) > MOST_GREEDY {
-            return Ok(best);
-        }
-        let reference = self.pool.reference_weights(most);
-        for aim in AIMS {
-            let Targets { features, sum, .. } = &best.targets;
-            let Some(found) = greedy(features, sum, &reference, aim * target_kl, most - 1) else { break };
-            let certificate = self.certificate(&found.rows, &found.weights, Some(found.predicted))?;
-            let choice = self.choice(&found, found.rows.len(), certificate, Guard::Calibrated);
-            if best.kl_of(&choice)? <= target_kl {
-                best = best.with_choice(choice)?;
-                break;
-            }
-        }
-        Ok(best)
     }
 }
 

@@ -17,6 +17,7 @@ pub mod certificate;
 pub(crate) mod check;
 pub(crate) mod choice;
 mod cholesky;
+mod fewest_rows;
 pub mod nearest_weights;
 pub(crate) mod panel;
 pub mod pricing;
@@ -29,6 +30,7 @@ use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::coreset::calibration::candidates::{Candidates, Ranking, group_and_evaluate};
 use crate::coreset::calibration::check::Checker;
 use crate::coreset::calibration::choice::{Choice, Chooser};
+use crate::coreset::calibration::fewest_rows::fewest_rows;
 use crate::coreset::calibration::reference::Reference;
 use crate::coreset::calibration::task::{Matching, Task};
 use crate::coreset::selection::Size;
@@ -89,7 +91,7 @@ pub(crate) fn calibrated_coreset(build: &mut Build<'_, impl Engine>, task: &Task
         let checked = checker.check(&chooser, size)?;
         if sizes.are_met_by(&checked.choice) {
             let choice = match sizes.target_kl.is_finite() {
-                true => chooser.fewest_rows(checked, missed..size, sizes.target_kl)?.choice,
+                true => fewest_rows(&chooser, checked, missed..size, sizes.target_kl)?.choice,
                 false => checked.choice,
             };
             break (candidates, choice, None);

