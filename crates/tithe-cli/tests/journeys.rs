@@ -212,8 +212,36 @@ fn the_intercept_and_the_scaling_are_optional() {
     assert!(dimension == 5 && close(center, mean) && close(scale, sd), "{center} {scale}");
     let (dimension, center, scale) = coding("--no-intercept");
     assert!(dimension == 4 && center == 0.0 && close(scale, sd), "{center} {scale}");
-    assert_eq!(coding("--no-standardize"), (5, 0.0, 1.0));
+    assert_eq!(coding("--standardize none"), (5, 0.0, 1.0));
     assert_eq!(coding("--no-standardize --no-intercept"), (4, 0.0, 1.0));
+}
+
+#[test]
+fn zeros_and_ones_are_scaled_only_if_all_columns_are() {
+    let lines: String = (0..400)
+        .map(|row| {
+            let [x, y] = [noise(row, 0), noise(row, 1)];
+            format!("{x},{},{},{}\n", u8::from(row % 4 == 0), ["a", "b", "b"][row % 3], u8::from(y < 0.5))
+        })
+        .collect();
+    let scratch = Scratch::with_csv(format!("x,flag,letter,y\n{lines}"));
+    let codings = |flags: &str| {
+        scratch.build(&format!("data.csv --label y --size 50 {flags}"));
+        let story = read_core(&scratch.path(CORE)).story;
+        let features = story["encoding"]["features"].as_array().expect("features").clone();
+        let [flag, letter] = [1, 2].map(|at: usize| features[at]["coding"].clone());
+        (flag, letter["levels"]["centers"].clone())
+    };
+    let share_of_a = (0..400).filter(|row| row % 3 == 0).count() as f64 / 400.0;
+    assert_eq!(codings(""), (json!({"indicator": {"center": 0.25}}), json!([share_of_a])));
+    let told = scratch.succeed("inspect core.parquet");
+    assert!(told.contains("flag: 0 or 1, centred (mean 0.25"), "{told}");
+    let (flag, centers) = codings("--standardize all");
+    let scale = flag["number"]["scale"].as_f64().expect("a scale");
+    assert!((scale - f64::sqrt(0.25 * 0.75)).abs() < 1e-12 && centers.is_null(), "{flag} {centers}");
+    assert_eq!(codings("--no-standardize").0, json!({"number": {"center": 0.0, "scale": 1.0}}));
+    let refused = scratch.run("build data.csv --label y --standardize some -o never.parquet");
+    assert_eq!(refused.code, Some(2), "{refused:?}");
 }
 
 #[test]
