@@ -69,8 +69,8 @@ fn a_mixed_table_keeps_its_units() {
         "  label                 bought (positive: yes, negative: no)\n",
         "  weights from          w\n",
         "  coefficients          5\n",
-        "                        member: 0 or 1\n",
-        "                        city: 2 levels and reference level 'Bern', one-hot\n",
+        "                        member: 0 or 1, centred (mean ",
+        "                        city: 2 levels and reference level 'Bern', one-hot and centred\n",
     ] {
         assert!(message.contains(line), "{message}");
     }
