@@ -77,7 +77,7 @@ pub fn column_options(options: &Options<'_>) -> PyResult<ColumnOptions> {
         exclude: given(options, "exclude")?.unwrap_or_default(),
         positive: given(options, "positive")?,
         intercept: given(options, "intercept")?,
-        standardize: given(options, "standardize")?,
+        standardize: parsed(options, "standardize")?,
         max_levels: given(options, "max_levels")?,
         missing: parsed(options, "missing")?,
         known: known.map(|known| known.get().0.clone()),
@@ -127,7 +127,7 @@ fn priors(options: &Options<'_>) -> PyResult<Option<PriorChoice>> {
     let named = named.into_iter().map(|(name, prior)| Ok((name, parse::<Prior>(options.py(), &prior)?)));
     Ok(Some(PriorChoice {
         general: general.unwrap_or(usual.general),
-        intercept: intercept.or(if general.is_none() { usual.intercept } else { None }),
+        intercept,
         named: named.collect::<PyResult<_>>()?,
     }))
 }

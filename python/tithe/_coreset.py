@@ -326,7 +326,8 @@ class Coreset(ArrowTable[_native.Coreset]):
         prior, intercept_prior, prior_for:
             ``"normal:SCALE"``, ``"cauchy:SCALE"``, ``"student:DEGREES:SCALE"``, ``"laplace:SCALE"``,
             ``"spike-slab:SPIKE:SLAB:INCLUSION"`` or ``"flat"``, on the standardised scale: for all coefficients, for
-            the intercept, and for single coefficients by name. By default those that the coreset was built for.
+            the intercept, and for single coefficients by name. By default those that the coreset was built for;
+            if only ``prior`` is given, the intercept has ``"normal:10"``, or ``prior`` if that is wider.
         sampler:
             ``"nuts"``, ``"mala"``, ``"mala-plain"`` (the paper's) or ``"laplace"``.
         chains, draws, warmup, seed:

@@ -103,6 +103,13 @@ def optional(check: Check) -> Check:
     return lambda name, value: None if value is None else check(name, value)
 
 
+def _standardize(name: str, value: Any) -> str:
+    """Check which columns to standardise; ``True`` is the default, ``False`` none."""
+    if isinstance(value, (bool, np.bool_)):
+        return "numeric" if value else "none"
+    return word(name, value)
+
+
 def _positive(_: str, value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
@@ -257,7 +264,13 @@ class ColumnOptions(TypedDict, total=False):
     ]
     intercept: Annotated[bool, Option(True, truth, "Whether the model has an intercept.")]
     standardize: Annotated[
-        bool, Option(True, truth, "Scale numeric columns to standard deviation 1; with an intercept, centre them too.")
+        str | bool,
+        Option(
+            "numeric",
+            _standardize,
+            'Which columns to centre and scale: ``"numeric"`` (numbers are centred and scaled; 0/1 columns and levels '
+            'are centred), ``"all"`` (columns of numbers, those of 0 and 1 too) or ``"none"``.',
+        ),
     ]
     max_levels: Annotated[int, Option(100, whole, "Most levels that a text column may have.")]
 

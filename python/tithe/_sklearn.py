@@ -114,7 +114,7 @@ class _Fitted:
         *,
         method: str = "calibrated",
         fit_intercept: bool = True,
-        standardize: bool = True,
+        standardize: str | bool = "numeric",
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -222,7 +222,7 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
         prior: str = "normal:2",
         intercept_prior: str | None = None,
         fit_intercept: bool = True,
-        standardize: bool = True,
+        standardize: str | bool = "numeric",
         method: str = "calibrated",
         sampler: str = "nuts",
         chains: int = 4,

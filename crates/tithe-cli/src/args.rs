@@ -132,8 +132,12 @@ pub struct ColumnArgs {
     #[arg(long, help_heading = "Columns")]
     pub no_intercept: bool,
 
-    /// Do not standardise numeric columns.
-    #[arg(long, help_heading = "Columns")]
+    /// Which columns to standardise for the model. Coefficients are reported in the units of the data in any case.
+    #[arg(long, value_enum, value_name = "COLUMNS", help_heading = "Columns")]
+    pub standardize: Option<StandardizeArg>,
+
+    /// Same as --standardize none.
+    #[arg(long, hide = true, conflicts_with = "standardize")]
     pub no_standardize: bool,
 
     /// Maximum number of levels of a text column.
@@ -151,7 +155,7 @@ impl ColumnArgs {
             (Setting::Exclude, !self.exclude.is_empty()),
             (Setting::Weight, self.weight.is_some()),
             (Setting::Intercept, self.no_intercept),
-            (Setting::Standardize, self.no_standardize),
+            (Setting::Standardize, self.standardize.is_some() || self.no_standardize),
         ];
         given.into_iter().filter(|(_, given)| *given).map(|(setting, _)| setting).collect()
     }
@@ -326,6 +330,17 @@ pub enum CentersArg {
     Exact,
     /// The k-means centre.
     Quick,
+}
+
+/// Which columns are standardised.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum StandardizeArg {
+    /// Centre and scale numbers; centre 0/1 columns and levels [default].
+    Numeric,
+    /// Centre and scale all columns of numbers, 0/1 columns too.
+    All,
+    /// Use every column as it is.
+    None,
 }
 
 /// How to treat rows with unusable values.

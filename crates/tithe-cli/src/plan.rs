@@ -12,7 +12,7 @@ use tithe::data::sink::find_metadata;
 use tithe::data::source::{OpenOptions, Source, UniqueKeys, find_inputs, open};
 use tithe::data::table::Table;
 use tithe::encoding::full_data::open_as;
-use tithe::encoding::{Encoding, Unseen};
+use tithe::encoding::{Encoding, Standardize, Unseen};
 use tithe::engine::{EngineSettings, Missing};
 use tithe::options::{BuildOptions, ColumnOptions, FitOptions, ReadOptions, StreamOptions};
 use tithe::results::fit::FitSettings;
@@ -20,7 +20,7 @@ use tithe::stream::StreamSettings;
 
 use crate::args::{
     BuildArgs, CentersArg, ChoiceArgs, ColumnArgs, DataArgs, EngineArgs, FitArgs, MethodArg, MissingArg,
-    ReadingArgs, StreamArgs, UnseenArg,
+    ReadingArgs, StandardizeArg, StreamArgs, UnseenArg,
 };
 
 /// Column names from a list that was split at every comma: rejoins the parts of names in double quotes.
@@ -133,7 +133,12 @@ pub fn columns(args: &ColumnArgs, encoding: Option<&Path>) -> Result<ColumnOptio
         exclude: names(&args.exclude),
         positive: args.positive.clone(),
         intercept: Some(!args.no_intercept),
-        standardize: Some(!args.no_standardize),
+        standardize: match args.standardize {
+            None => args.no_standardize.then_some(Standardize::None),
+            Some(StandardizeArg::Numeric) => Some(Standardize::Numeric),
+            Some(StandardizeArg::All) => Some(Standardize::All),
+            Some(StandardizeArg::None) => Some(Standardize::None),
+        },
         max_levels: Some(args.max_levels),
         missing: Some(match args.missing {
             MissingArg::Error => Missing::Error,

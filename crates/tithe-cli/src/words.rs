@@ -16,9 +16,7 @@ impl Wording for CommandLine {
             }
             Setting::Stream => format!("the {name}"),
             // On by default, so that there is only a flag to switch them off.
-            Setting::Intercept | Setting::Standardize | Setting::Header | Setting::Collapse => {
-                format!("--no-{name}")
-            }
+            Setting::Intercept | Setting::Header | Setting::Collapse => format!("--no-{name}"),
             _ => format!("--{}", name.replace('_', "-")),
         }
     }

@@ -110,7 +110,10 @@ fn the_posterior_file_contains_draws_and_metadata() {
     assert!(scratch.succeed("inspect post.parquet").contains("a coreset: "));
     let table = scratch.succeed("fit core.parquet --chains 2 --draws 300 --warmup 200 --seed 7");
     assert!(table.starts_with("coefficient "), "{table}");
-    assert!(table.contains("priors (normal:2) are on the standardised scale"), "{table}");
+    assert!(
+        table.contains("priors (normal:2, intercept normal:10) are on the standardised scale"),
+        "{table}"
+    );
 }
 
 #[test]
@@ -443,8 +446,8 @@ fn a_coreset_that_is_too_small_gives_a_warning() {
 fn the_scale_of_the_priors_is_reported() {
     let scratch = Scratch::with_csv(Mixed::new(400).csv());
     let line = "fit data.csv --label y --sampler laplace";
-    let centred = "standardised scale (numeric columns centred and divided by their sd)";
-    let scaled = "standardised scale (numeric columns divided by their sd)";
+    let centred = "standardised scale (columns centred, numbers divided by their sd)";
+    let scaled = "standardised scale (numbers divided by their sd)";
     for (flags, message) in
         [("", centred), ("--no-intercept", scaled), ("--no-standardize", "are in the units of the data")]
     {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use arrow_schema::DataType;
 use common::{CORE, Mixed, Scratch, noise, read_core};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A table with numbers, booleans, text and weights.
 fn mixed_csv(rows: usize) -> String {
@@ -52,10 +52,8 @@ fn a_mixed_table_keeps_its_units() {
     let encoding = &core.story["encoding"];
     assert_eq!(encoding["weight"], "w");
     assert_eq!(encoding["label"], json!({"column": "bought", "negative": "no", "positive": "yes"}));
-    assert_eq!(
-        encoding["features"][2]["coding"]["levels"],
-        json!({"reference": "Bern", "levels": ["Basel", "Genf"]})
-    );
+    let levels = &encoding["features"][2]["coding"]["levels"];
+    assert_eq!((&levels["reference"], &levels["levels"]), (&json!("Bern"), &json!(["Basel", "Genf"])));
     let mass: f64 = lines.iter().map(|line| line[3].parse::<f64>().expect("a weight")).sum();
     assert_eq!(core.story["provenance"]["mass"], mass);
     assert_eq!(core.story["provenance"]["rows"], 4_000);
@@ -71,8 +69,8 @@ fn a_mixed_table_keeps_its_units() {
         "  label                 bought (positive: yes, negative: no)\n",
         "  weights from          w\n",
         "  coefficients          5\n",
-        "                        member: 0 or 1\n",
-        "                        city: 2 levels and reference level 'Bern', one-hot\n",
+        "                        member: 0 or 1, centred (mean ",
+        "                        city: 2 levels and reference level 'Bern', one-hot and centred\n",
     ] {
         assert!(message.contains(line), "{message}");
     }
@@ -212,8 +210,36 @@ fn the_intercept_and_the_scaling_are_optional() {
     assert!(dimension == 5 && close(center, mean) && close(scale, sd), "{center} {scale}");
     let (dimension, center, scale) = coding("--no-intercept");
     assert!(dimension == 4 && center == 0.0 && close(scale, sd), "{center} {scale}");
-    assert_eq!(coding("--no-standardize"), (5, 0.0, 1.0));
+    assert_eq!(coding("--standardize none"), (5, 0.0, 1.0));
     assert_eq!(coding("--no-standardize --no-intercept"), (4, 0.0, 1.0));
+}
+
+#[test]
+fn zeros_and_ones_are_scaled_only_if_all_columns_are() {
+    let lines: String = (0..400)
+        .map(|row| {
+            let [x, y] = [noise(row, 0), noise(row, 1)];
+            format!("{x},{},{},{}\n", u8::from(row % 4 == 0), ["a", "b", "b"][row % 3], u8::from(y < 0.5))
+        })
+        .collect();
+    let scratch = Scratch::with_csv(format!("x,flag,letter,y\n{lines}"));
+    let codings = |flags: &str| {
+        scratch.build(&format!("data.csv --label y --size 50 {flags}"));
+        let story = read_core(&scratch.path(CORE)).story;
+        let features = story["encoding"]["features"].as_array().expect("features").clone();
+        let [flag, letter] = [1, 2].map(|at: usize| features[at]["coding"].clone());
+        (flag, letter["levels"]["centers"].clone())
+    };
+    let share_of_a = (0..400).filter(|row| row % 3 == 0).count() as f64 / 400.0;
+    assert_eq!(codings(""), (json!({"indicator": {"center": 0.25}}), json!([share_of_a])));
+    let told = scratch.succeed("inspect core.parquet");
+    assert!(told.contains("flag: 0 or 1, centred (mean 0.25"), "{told}");
+    let (flag, centers) = codings("--standardize all");
+    let scale = flag["number"]["scale"].as_f64().expect("a scale");
+    assert!((scale - f64::sqrt(0.25 * 0.75)).abs() < 1e-12 && centers.is_null(), "{flag} {centers}");
+    assert_eq!(codings("--no-standardize").0, json!({"number": {"center": 0.0, "scale": 1.0}}));
+    let refused = scratch.run("build data.csv --label y --standardize some -o never.parquet");
+    assert_eq!(refused.code, Some(2), "{refused:?}");
 }
 
 #[test]
@@ -230,8 +256,14 @@ fn libsvm_needs_no_label_and_is_scaled_but_not_centred() {
     let core = read_core(&scratch.path(CORE));
     assert_eq!(core.names()[..2], ["x1", "x2"]);
     assert_eq!(core.names()[7..], ["label", "weight", "row"]);
-    for feature in core.story["encoding"]["features"].as_array().expect("features") {
-        assert_eq!(feature["coding"]["number"]["center"], 0.0);
+    let features = core.story["encoding"]["features"].as_array().expect("features");
+    let codings: Vec<&Value> = features.iter().map(|feature| &feature["coding"]).collect();
+    // The columns of indices that do not occur are all 0.
+    for column in [0, 2, 3, 4, 5] {
+        assert_eq!(codings[column], &json!({"indicator": {"center": 0.0}}), "x{}", column + 1);
+    }
+    for column in [1, 6] {
+        assert_eq!(codings[column]["number"]["center"], 0.0, "x{}", column + 1);
     }
     let scale = core.story["encoding"]["features"][1]["coding"]["number"]["scale"].as_f64().expect("a scale");
     assert!((0.2..0.4).contains(&scale), "the standard deviation of a uniform number is 0.29: {scale}");

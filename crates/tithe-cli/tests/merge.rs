@@ -114,6 +114,59 @@ fn the_posterior_matches_all_rows_in_any_merge_order() {
     assert!(words.contains("built from 6 coresets, at most 2 compression steps from the data"), "{words}");
 }
 
+/// Shards whose columns have other frequencies, and one where a count is only 0 or 1.
+#[test]
+fn columns_of_zeros_and_ones_merge() {
+    let scratch = Scratch::new();
+    let rows = |from: usize, most: usize| -> String {
+        (from..from + 600)
+            .map(|n| {
+                let [flag, count, y] = [noise(n, 0), noise(n, 1), noise(n, 2)];
+                let letter = ["a", "b", "c"][(noise(n, 3) * 3.0) as usize];
+                let count = (count * (most + 1) as f64) as usize;
+                format!("{},{count},{letter},{}\n", u8::from(flag < 0.3), u8::from(y < 0.4))
+            })
+            .collect()
+    };
+    for (name, rows, flags) in
+        [("a", rows(0, 1), ""), ("b", rows(600, 4), ""), ("c", rows(1200, 4), "--standardize all")]
+    {
+        scratch.write(&format!("{name}.csv"), format!("flag,count,letter,y\n{rows}"));
+        scratch.succeed(&format!("build {name}.csv --label y --size 150 {flags} -o {name}.parquet"));
+    }
+    scratch.write("whole.csv", format!("flag,count,letter,y\n{}{}", rows(0, 1), rows(600, 4)));
+    scratch.succeed("build whole.csv --label y --size 150 -o whole.parquet");
+    merge(&scratch, "a.parquet b.parquet --size 500 -o all.parquet");
+    let codings = |name: &str| {
+        let story = read_core(&scratch.path(name)).story;
+        [0, 1, 2].map(|at: usize| story["encoding"]["features"][at]["coding"].clone())
+    };
+    let ([flag, count, letter], [all_flag, all_count, all_letter]) =
+        (codings("whole.parquet"), codings("all.parquet"));
+    let close = |a: &Value, b: &Value, tolerance: f64| {
+        let (a, b) = (a.as_f64().expect("a number"), b.as_f64().expect("a number"));
+        assert!((a - b).abs() < tolerance, "{a} against {b}");
+    };
+    close(&flag["indicator"]["center"], &all_flag["indicator"]["center"], 1e-12);
+    close(&count["number"]["center"], &all_count["number"]["center"], 1e-12);
+    // The spread of the column of zeros and ones comes from the rows of its coreset.
+    close(&count["number"]["scale"], &all_count["number"]["scale"], 0.02);
+    let frequency = |letter: &Value, of: &str| {
+        let levels = letter["levels"]["levels"].as_array().expect("levels");
+        let centers: Vec<f64> =
+            letter["levels"]["centers"].as_array().expect("means").iter().filter_map(Value::as_f64).collect();
+        match levels.iter().position(|level| level == of) {
+            Some(at) => centers[at],
+            None => 1.0 - centers.iter().sum::<f64>(),
+        }
+    };
+    for level in ["a", "b", "c"] {
+        assert!((frequency(&letter, level) - frequency(&all_letter, level)).abs() < 1e-12, "{level}");
+    }
+    let told = scratch.run("merge b.parquet c.parquet -o never.parquet").err;
+    assert!(told.contains("column 'letter' is centred in the first and not in the second"), "{told}");
+}
+
 /// The remedy works: rebuild the coreset with fewer levels.
 #[test]
 fn the_coreset_with_fewer_levels_can_be_rebuilt() {

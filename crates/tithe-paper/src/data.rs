@@ -12,8 +12,10 @@ use tithe::data::generate::Recipe;
 use tithe::data::source::memory::Columns;
 use tithe::data::source::{OpenOptions, Source, open};
 use tithe::data::table::{Roles, Table};
+use tithe::encoding::Standardize;
 use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine};
+use tithe::model::{Prior, PriorChoice};
 use tithe::stream::tree::Rows;
 
 use crate::profile::Profile;
@@ -117,7 +119,17 @@ pub struct Data {
 
 /// Encoding without an intercept and without standardisation: the paper's generated binary data has a column of ones.
 pub fn plain_encoding() -> EncodingSettings {
-    EncodingSettings { intercept: false, standardize: false, ..EncodingSettings::default() }
+    EncodingSettings { intercept: false, standardize: Standardize::None, ..EncodingSettings::default() }
+}
+
+/// Encoding of the real data sets: with an intercept, and all columns centred and scaled.
+fn standardized_encoding() -> EncodingSettings {
+    EncodingSettings { standardize: Standardize::All, ..EncodingSettings::default() }
+}
+
+/// The paper's prior: N(0, 4I), the intercept included.
+pub fn prior() -> PriorChoice {
+    PriorChoice::same(Prior::Normal { scale: 2.0 })
 }
 
 /// A part of a data set, stored column by column.
@@ -264,7 +276,7 @@ impl Library {
                 })?;
                 let limit = self.profile.max_rows(set);
                 let (train, test) = split(read(&path, limit)?, set.test_rows(), limit)?;
-                Ok(Data { set, title, train, test, encoding: EncodingSettings::default() })
+                Ok(Data { set, title, train, test, encoding: standardized_encoding() })
             }
         }
     }
@@ -492,7 +504,7 @@ mod tests {
         let data = library.get(Set::CovType).expect("data");
         let names: Vec<&str> = data.train.columns.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["a", "b", "label"]);
-        assert!(data.encoding.intercept && data.encoding.standardize);
+        assert!(data.encoding.intercept && data.encoding.standardize == Standardize::All);
         // The paper holds out 29,000 rows; of a smaller data set it is half.
         assert_eq!((data.train.rows(), data.test.rows()), (20, 20));
         for part in [&data.train, &data.test] {

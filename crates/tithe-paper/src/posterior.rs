@@ -22,7 +22,7 @@ use tithe::results::mmd::Kernel;
 use tithe::stream::tree::{ReferencePoint, Tree, TreeSettings};
 
 use crate::approach::Approach;
-use crate::data::{Data, Set};
+use crate::data::{Data, Set, prior};
 use crate::profile::{Drawing, Profile};
 use crate::runner::{Cell, Context, output};
 
@@ -203,6 +203,7 @@ impl Subset {
             collapse: false,
             seed: Seed(self.repeat),
             encoding: data.encoding.clone(),
+            priors: prior(),
             ..BuildSettings::default()
         }
     }
@@ -316,6 +317,7 @@ pub fn robustness(profile: Profile, sets: &[Set]) -> Vec<Subset> {
 fn fit_settings(drawing: &Drawing, seed: Seed) -> FitSettings {
     FitSettings {
         sampler: drawing.sampler,
+        priors: Some(prior()),
         draws: drawing.settings(seed),
         threads: Some(1),
         ..FitSettings::default()

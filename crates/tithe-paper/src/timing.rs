@@ -11,7 +11,7 @@ use tithe::mcmc::{Sampler, Settings};
 use tithe::results::fit::{FitSettings, fit_coreset};
 
 use crate::approach::Approach;
-use crate::data::Set;
+use crate::data::{Set, prior};
 use crate::posterior::Subset;
 use crate::profile::Profile;
 use crate::runner::{Cell, Context};
@@ -74,6 +74,7 @@ impl Cell for Timing {
         let half = self.iterations / 2;
         let settings = FitSettings {
             sampler: Sampler::Mala { preconditioned: false },
+            priors: Some(prior()),
             draws: Settings {
                 chains: 1,
                 warmup: self.iterations - half,

@@ -23,8 +23,10 @@ use tithe::data::generate::Recipe;
 use tithe::data::source::memory::Columns;
 use tithe::data::source::{OpenOptions, open};
 use tithe::data::table::{Roles, Table};
+use tithe::encoding::Standardize;
 use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
+use tithe::model::{Prior, PriorChoice};
 use tithe::stream::tree::{ReferencePoint, Rows, Tree, TreeSettings};
 
 /// Data sets and coreset sizes.
@@ -137,6 +139,15 @@ impl Data {
     }
 }
 
+/// The prior of the benchmarks: N(0, 4I).
+fn prior() -> PriorChoice {
+    PriorChoice::same(Prior::Normal { scale: 2.0 })
+}
+
+fn certified() -> CertifySettings {
+    CertifySettings { priors: Some(prior()), ..CertifySettings::default() }
+}
+
 /// Merges shards of covtype in random orders and prints the KL divergence of the result.
 fn merged(seeds: u64) -> Result<()> {
     const SHARDS: usize = 64;
@@ -144,10 +155,15 @@ fn merged(seeds: u64) -> Result<()> {
     let Some(mut data) = Data::read("covtype")? else { return Ok(()) };
     data.shuffle(0);
     let engine = data.engine()?;
-    let settings =
-        |seed| BuildSettings { size: Size::Rows(size), seed: Seed(seed), ..BuildSettings::default() };
+    let settings = |seed| BuildSettings {
+        size: Size::Rows(size),
+        seed: Seed(seed),
+        encoding: EncodingSettings { standardize: Standardize::All, ..EncodingSettings::default() },
+        priors: prior(),
+        ..BuildSettings::default()
+    };
     let kl = |coreset: &Coreset| -> Result<f64> {
-        Ok(certify(&engine, coreset, &CertifySettings::default())?.certificate.normal.kl)
+        Ok(certify(&engine, coreset, &certified())?.certificate.normal.kl)
     };
     let single = kl(&build_on(&engine, &settings(0))?.coreset)?;
     let mut shards = data.shards(SHARDS, &settings(0))?;
@@ -241,7 +257,7 @@ fn line(
         data.shuffle(seed);
         let encoding = EncodingSettings {
             intercept: !data.generated,
-            standardize: !data.generated,
+            standardize: if data.generated { Standardize::None } else { Standardize::All },
             ..EncodingSettings::default()
         };
         let build = BuildSettings {
@@ -250,6 +266,7 @@ fn line(
             collapse: false,
             seed: Seed(seed),
             encoding,
+            priors: prior(),
             ..BuildSettings::default()
         };
         let fresh = data.engine()?;
@@ -262,7 +279,7 @@ fn line(
         seconds.push(start.elapsed().as_secs_f64());
         held = held.max(most);
         recorded.push(coreset.provenance.composed().kl.unwrap_or(f64::NAN));
-        kl.push(certify(engine, &coreset, &CertifySettings::default())?.certificate.normal.kl);
+        kl.push(certify(engine, &coreset, &certified())?.certificate.normal.kl);
     }
     let ((median, largest), (recorded, _)) = (median_and_largest(kl), median_and_largest(recorded));
     let ((time, _), (build_time, _)) = (median_and_largest(seconds), median_and_largest(build_seconds));

@@ -9,6 +9,7 @@ use tithe::coreset::{Coreset, Method};
 use tithe::data::generate::Recipe;
 use tithe::data::source::memory::Columns;
 use tithe::data::table::{Roles, Table};
+use tithe::encoding::Standardize;
 use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine};
 
@@ -17,7 +18,7 @@ fn roles() -> Roles {
 }
 
 fn plain_encoding() -> EncodingSettings {
-    EncodingSettings { intercept: false, standardize: false, ..EncodingSettings::default() }
+    EncodingSettings { intercept: false, standardize: Standardize::None, ..EncodingSettings::default() }
 }
 
 fn source(recipe: Recipe, rows: usize) -> Box<Columns> {

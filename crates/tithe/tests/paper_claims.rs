@@ -8,10 +8,12 @@ use tithe::coreset::{Coreset, Method};
 use tithe::data::generate::Recipe;
 use tithe::data::source::memory::Columns;
 use tithe::data::table::Roles;
+use tithe::encoding::Standardize;
 use tithe::encoding::survey::EncodingSettings;
 
 fn plain_build(columns: Vec<(String, Vec<f64>)>, settings: BuildSettings) -> Coreset {
-    let encoding = EncodingSettings { intercept: false, standardize: false, ..EncodingSettings::default() };
+    let encoding =
+        EncodingSettings { intercept: false, standardize: Standardize::None, ..EncodingSettings::default() };
     let settings = BuildSettings { method: Method::Sensitivity, encoding, collapse: false, ..settings };
     let roles = Roles { label: "y".into(), ..Roles::default() };
     build(Box::new(Columns::new(columns).expect("columns")), &roles, &settings).expect("a coreset")

@@ -11,6 +11,7 @@ use tithe::coreset::sensitivity::Radius;
 use tithe::coreset::{Coreset, Method};
 use tithe::data::source::memory::Columns;
 use tithe::data::table::{Roles, Table};
+use tithe::encoding::Standardize;
 use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine};
 
@@ -27,7 +28,8 @@ fn build(
     let engine_settings =
         EngineSettings { threads: Some(threads), block_rows: Some(block_rows), ..EngineSettings::default() };
     let engine = LocalEngine::new(table, &engine_settings, &Silent).expect("an engine");
-    let encoding = EncodingSettings { intercept: false, standardize: false, ..EncodingSettings::default() };
+    let encoding =
+        EncodingSettings { intercept: false, standardize: Standardize::None, ..EncodingSettings::default() };
     build_on(&engine, &BuildSettings { encoding, ..settings }).expect("a coreset").coreset
 }
 

@@ -15,6 +15,7 @@ use tithe::data::generate::Recipe;
 use tithe::data::points::Points;
 use tithe::data::source::memory::Columns;
 use tithe::data::table::{Roles, Table};
+use tithe::encoding::Standardize;
 use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
 use tithe::model::likelihood::Curvature;
@@ -53,7 +54,11 @@ fn settings(method: Method, size: usize, seed: u64) -> BuildSettings {
         collapse: false,
         clusters: 4,
         seed: Seed(seed),
-        encoding: EncodingSettings { intercept: false, standardize: false, ..EncodingSettings::default() },
+        encoding: EncodingSettings {
+            intercept: false,
+            standardize: Standardize::None,
+            ..EncodingSettings::default()
+        },
         ..BuildSettings::default()
     }
 }

@@ -10,7 +10,7 @@ use tithe::data::source::Source;
 use tithe::data::source::memory::{Batches, Columns};
 use tithe::data::table::{Roles, Table};
 use tithe::encoding::survey::{EncodingSettings, Learnt, survey};
-use tithe::encoding::{Coding, LabelValue};
+use tithe::encoding::{Coding, LabelValue, Standardize};
 use tithe::engine::{EngineSettings, LocalEngine};
 
 fn learn(
@@ -64,12 +64,15 @@ proptest! {
             prop_assert!((there - back).abs() < 1e-12);
         }
         // The linear predictor is the same on the user's scale and on the model's.
-        let Coding::Number { center, scale } = encoding.features[0].coding else { panic!("a number") };
-        let first = usize::from(intercept);
-        let constant = |coefficients: &[f64]| if intercept { coefficients[0] } else { 0.0 };
+        let (centers, scales) = encoding.transform();
         for x in [-2.0, 0.0, 7.5] {
-            let model = constant(theta) + theta[first] * (x - center) / scale + theta[first + 1];
-            let user = constant(&beta) + beta[first] * x + beta[first + 1];
+            let mut model = 0.0;
+            let mut user = 0.0;
+            for j in 0..theta.len() {
+                let value = if intercept && j == 0 { 1.0 } else { x };
+                model += theta[j] * (value - centers[j]) / scales[j];
+                user += beta[j] * value;
+            }
             prop_assert!((model - user).abs() < 1e-12, "{model} {user}");
         }
     }
@@ -93,8 +96,13 @@ fn levels_are_sorted_and_the_most_frequent_is_the_reference() {
         let learnt = learn(mixed(), None, &EncodingSettings::default(), block_rows);
         let encoding = learnt.encoding;
         assert_eq!(encoding.coefficient_names(), ["intercept", "x", "t", "s=a", "s=c"]);
-        let levels = Coding::Levels { reference: "b".into(), levels: vec!["a".into(), "c".into()] };
-        assert_eq!((&encoding.features[1].coding, &encoding.features[2].coding), (&Coding::Boolean, &levels));
+        let levels = Coding::Levels {
+            reference: "b".into(),
+            levels: vec!["a".into(), "c".into()],
+            centers: vec![0.25, 0.25],
+        };
+        let boolean = Coding::Indicator { center: 14.0 / 40.0 };
+        assert_eq!((&encoding.features[1].coding, &encoding.features[2].coding), (&boolean, &levels));
         assert_eq!(encoding.label.positive, LabelValue::Boolean(true));
         assert_eq!(learnt.warnings, Vec::<String>::new());
     }
@@ -110,4 +118,58 @@ fn ties_for_the_reference_go_to_the_first_level_alphabetically() {
     let source = Box::new(Batches::new(batch.schema(), vec![batch]).expect("batches"));
     let encoding = learn(source, None, &EncodingSettings::default(), 2).encoding;
     assert_eq!(encoding.coefficient_names(), ["intercept", "s=k", "s=z"]);
+}
+
+/// 40 rows: a number, a number that is 0 or 1, a number that is 0 or 2, a boolean and text.
+fn indicators() -> Box<dyn Source> {
+    let number = |value: &dyn Fn(i32) -> f64| -> ArrayRef {
+        Arc::new((0..40).map(|n| Some(value(n))).collect::<Float64Array>())
+    };
+    let columns: [(&str, ArrayRef); 6] = [
+        ("x", number(&|n| f64::from(n) * 0.5)),
+        ("zero_one", number(&|n| f64::from(n % 4 == 0))),
+        ("zero_two", number(&|n| 2.0 * f64::from(n % 4 == 0))),
+        ("t", Arc::new((0..40).map(|n| Some(n % 4 == 0)).collect::<BooleanArray>())),
+        ("s", Arc::new((0..40).map(|n| Some(["a", "b", "b", "c"][n % 4])).collect::<StringArray>())),
+        ("y", number(&|n| f64::from(n % 5 == 0))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).expect("a batch");
+    Box::new(Batches::new(batch.schema(), vec![batch]).expect("batches"))
+}
+
+#[test]
+fn zeros_and_ones_are_centred_but_not_scaled_unless_all_columns_are() {
+    let sd = f64::sqrt(0.25 * 0.75);
+    let sd_x = 0.5 * f64::sqrt((40.0 * 40.0 - 1.0) / 12.0);
+    let expected = |standardize, intercept| -> [(f64, f64); 6] {
+        let transforms = match standardize {
+            Standardize::Numeric => {
+                [(9.75, sd_x), (0.25, 1.0), (0.5, 2.0 * sd), (0.25, 1.0), (0.25, 1.0), (0.25, 1.0)]
+            }
+            Standardize::All => {
+                [(9.75, sd_x), (0.25, sd), (0.5, 2.0 * sd), (0.0, 1.0), (0.0, 1.0), (0.0, 1.0)]
+            }
+            Standardize::None => [(0.0, 1.0); 6],
+        };
+        transforms.map(|(center, scale)| (if intercept { center } else { 0.0 }, scale))
+    };
+    for block_rows in [1, 7, 100] {
+        for standardize in [Standardize::Numeric, Standardize::All, Standardize::None] {
+            for intercept in [true, false] {
+                let settings = EncodingSettings { standardize, intercept, ..EncodingSettings::default() };
+                let encoding = learn(indicators(), None, &settings, block_rows).encoding;
+                let (centers, scales) = encoding.transform();
+                let skipped = usize::from(intercept);
+                let found = centers.iter().zip(&scales).skip(skipped);
+                for (found, expected) in found.zip(expected(standardize, intercept)) {
+                    let error = (found.0 - expected.0).abs() + (found.1 - expected.1).abs();
+                    assert!(error < 1e-12, "{standardize:?}: {found:?}, not {expected:?}");
+                }
+                // A boolean and a column of zeros and ones give the same points.
+                if standardize == Standardize::Numeric {
+                    assert_eq!(encoding.features[1].coding, encoding.features[3].coding);
+                }
+            }
+        }
+    }
 }

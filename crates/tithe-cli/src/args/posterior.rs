@@ -13,13 +13,13 @@ use super::{ColumnArgs, DataArgs, EngineArgs, OutputArgs};
 #[derive(Debug, Args)]
 pub struct PriorArgs {
     /// Prior of every coefficient: normal:SCALE, cauchy:SCALE, student:DEGREES:SCALE, laplace:SCALE,
-    /// spike-slab:SPIKE:SLAB:INCLUSION or flat. It applies on the standardised scale, where numeric columns have mean 0
-    /// and standard deviation 1, unless standardisation is disabled with --no-standardize [default: that of the coreset,
-    /// or normal:2].
+    /// spike-slab:SPIKE:SLAB:INCLUSION or flat. It applies on the model's scale: per standard deviation of a numeric
+    /// column, and between 0 and 1 for 0/1 columns and levels (see --standardize) [default: that of the coreset, or
+    /// normal:2].
     #[arg(long, value_name = "PRIOR", help_heading = "Priors")]
     pub prior: Option<Prior>,
 
-    /// Prior of the intercept [default: same as --prior].
+    /// Prior of the intercept, where all columns have their means [default: normal:10, or as --prior if that is wider].
     #[arg(long, value_name = "PRIOR", help_heading = "Priors")]
     pub intercept_prior: Option<Prior>,
 
@@ -35,7 +35,7 @@ impl PriorArgs {
         let usual = PriorChoice::default();
         is_given.then(|| PriorChoice {
             general: self.prior.unwrap_or(usual.general),
-            intercept: self.intercept_prior.or(if self.prior.is_none() { usual.intercept } else { None }),
+            intercept: self.intercept_prior,
             named: self.prior_for.clone(),
         })
     }

@@ -30,7 +30,7 @@ pub struct MergeArgs {
 
 /// Flags that conflict with `--snapshot` and `--repair`: settings that are fixed in the state, and settings for reading
 /// input, which these two do not do.
-const SETTINGS: [&str; 33] = [
+const SETTINGS: [&str; 34] = [
     "size",
     "epsilon",
     "delta",
@@ -53,6 +53,7 @@ const SETTINGS: [&str; 33] = [
     "weight",
     "missing",
     "no_intercept",
+    "standardize",
     "no_standardize",
     "max_levels",
     "format",

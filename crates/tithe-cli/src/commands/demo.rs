@@ -11,6 +11,7 @@ use tithe::coreset::{Coreset, Method};
 use tithe::data::generate::Recipe;
 use tithe::data::source::memory::Columns;
 use tithe::data::table::{Roles, Table};
+use tithe::encoding::Standardize;
 use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine};
 use tithe::mcmc::{Sampler, Settings};
@@ -91,7 +92,8 @@ fn compare_methods(recipe: Recipe, args: &DemoArgs) -> Result<Comparison> {
     let engine = LocalEngine::new(table, &settings, &watcher)?;
 
     // The paper's model: the data is not standardised, and contains a column of ones if an intercept is needed.
-    let encoding = EncodingSettings { intercept: false, standardize: false, ..EncodingSettings::default() };
+    let encoding =
+        EncodingSettings { intercept: false, standardize: Standardize::None, ..EncodingSettings::default() };
     let build_settings = BuildSettings {
         size: Size::Rows(SIZE),
         seed,

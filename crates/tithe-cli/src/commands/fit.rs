@@ -8,7 +8,6 @@ use tithe::base::error::{Error, ErrorKind, Remedy, Result, Setting};
 use tithe::coreset::file::read_coreset;
 use tithe::data::sink::{Output, find_metadata};
 use tithe::data::table::Table;
-use tithe::encoding::{Coding, Feature};
 use tithe::engine::LocalEngine;
 use tithe::mcmc::Sampler;
 use tithe::model::Prior;
@@ -210,14 +209,14 @@ fn table(args: &FitArgs, fit: &Fit, timing: &Timing) -> String {
             c.ess_tail
         );
     }
-    let is_centred =
-        |feature: &Feature| matches!(feature.coding, Coding::Number { center, .. } if center != 0.0);
-    let scale = match prior_scale(&fit.encoding) {
-        "standardised" if fit.encoding.features.iter().any(is_centred) => {
-            "on the standardised scale (numeric columns centred and divided by their sd)"
-        }
-        "standardised" => "on the standardised scale (numeric columns divided by their sd)",
-        _ => "in the units of the data",
+    let (centers, scales) = fit.encoding.transform();
+    let [is_centred, is_scaled] =
+        [centers.iter().any(|center| *center != 0.0), scales.iter().any(|scale| *scale != 1.0)];
+    let scale = match (is_centred, is_scaled) {
+        (true, true) => "on the standardised scale (columns centred, numbers divided by their sd)",
+        (true, false) => "on the standardised scale (columns centred)",
+        (false, true) => "on the standardised scale (numbers divided by their sd)",
+        (false, false) => "in the units of the data",
     };
     text += &format!("coefficients are in the units of the data; priors ({}) are {scale}\n", priors(fit));
     text += &match &fit.basis {

@@ -108,11 +108,15 @@ fn describe_coreset(args: &InspectArgs, coreset: &Coreset) -> String {
             Coding::Number { center, scale } => {
                 format!("standardised (mean {}, sd {})", number(*center), number(*scale))
             }
-            Coding::Boolean => "0 or 1".to_string(),
-            Coding::Levels { reference, levels } => {
+            Coding::Indicator { center } if *center != 0.0 => {
+                format!("0 or 1, centred (mean {})", number(*center))
+            }
+            Coding::Indicator { .. } | Coding::Boolean => "0 or 1".to_string(),
+            Coding::Levels { reference, levels, centers } => {
                 format!(
-                    "{} and reference level '{reference}', one-hot",
-                    counted(levels.len() as u64, "level")
+                    "{} and reference level '{reference}', one-hot{}",
+                    counted(levels.len() as u64, "level"),
+                    if centers.is_empty() { "" } else { " and centred" }
                 )
             }
         };

@@ -141,10 +141,8 @@ fn coefficients(fit: &Fit) -> String {
         .iter()
         .flatten()
         .fold((0.0f64, 0.0f64), |(low, high), effect| (low.min(effect.low), high.max(effect.high)));
-    let unit = match prior_scale(&fit.encoding) {
-        "standardised" => "sd",
-        _ => "unit",
-    };
+    let (_, scales) = fit.encoding.transform();
+    let unit = if scales.iter().any(|scale| *scale != 1.0) { "sd" } else { "unit" };
     let mut html = format!(
         "<h2>Coefficients</h2>\n<div class=\"wide\"><table>\n<tr><th>coefficient</th><th>effect of one {unit}</th><th>mean</th>\
          <th>sd</th><th>5 %</th><th>95 %</th><th>odds ratio</th><th>R-hat</th><th>ESS bulk</th><th>ESS tail</th></tr>\n"
@@ -169,8 +167,8 @@ fn coefficients(fit: &Fit) -> String {
     html + &format!(
         "</table></div>\n<p class=\"note\">Coefficients are in the units of the data. The odds ratio is the posterior median \
          for an increase by one unit. The plot shows the median and 90 % interval of the effect on the log-odds: of one {unit} \
-         for a numeric column, of the level compared with the reference level for a text column. All effects share one \
-         axis; the grey line marks zero.</p>\n"
+         for a numeric column, of 1 compared with 0 for a column that holds only these, of the level compared with the \
+         reference level for a text column. All effects share one axis; the grey line marks zero.</p>\n"
     )
 }
 

@@ -7,6 +7,7 @@ use tithe::coreset::Method;
 use tithe::coreset::build::{BuildSettings, Built, build_on};
 use tithe::data::source::Source;
 use tithe::data::table::{Roles, Table};
+use tithe::encoding::Standardize;
 use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine};
 
@@ -17,7 +18,8 @@ pub fn arguments() -> Vec<String> {
 
 /// The settings of the paper: k = 4, M = 1000, no intercept, unscaled covariates.
 pub fn paper_settings() -> BuildSettings {
-    let encoding = EncodingSettings { intercept: false, standardize: false, ..EncodingSettings::default() };
+    let encoding =
+        EncodingSettings { intercept: false, standardize: Standardize::None, ..EncodingSettings::default() };
     BuildSettings { method: Method::Sensitivity, clusters: 4, encoding, ..BuildSettings::default() }
 }
 

@@ -18,11 +18,16 @@ use tithe::results::verify::{VerifySettings, verify};
 fn line(name: &str, size: usize) -> Result<()> {
     let Some((engine, encoding)) = data::engine_of(name)? else { return Ok(()) };
     let settings = |draws: usize, seed: u64| FitSettings {
+        priors: Some(data::prior()),
         draws: Settings { draws, seed: Seed(seed), ..FitSettings::default().draws },
         ..FitSettings::default()
     };
-    let built =
-        BuildSettings { size: Size::Rows(size), encoding: encoding.clone(), ..BuildSettings::default() };
+    let built = BuildSettings {
+        size: Size::Rows(size),
+        encoding: encoding.clone(),
+        priors: data::prior(),
+        ..BuildSettings::default()
+    };
     let coreset = build_on(&engine, &built)?.coreset;
     let fit = fit_coreset(&coreset, &settings(1000, 1), &Silent)?;
     let laplace = FitSettings { sampler: Sampler::Laplace, ..settings(1000, 2) };

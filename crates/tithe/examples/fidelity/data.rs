@@ -10,11 +10,18 @@ use tithe::data::generate::Recipe;
 use tithe::data::source::memory::Columns;
 use tithe::data::source::{OpenOptions, Source, open};
 use tithe::data::table::{Roles, Table};
+use tithe::encoding::Standardize;
 use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine};
+use tithe::model::{Prior, PriorChoice};
 
 const GENERATED_ROWS: usize = 1_000_000;
 const HARD_ROWS: usize = 200_000;
+
+/// The prior of the benchmarks: N(0, 4I).
+pub fn prior() -> PriorChoice {
+    PriorChoice::same(Prior::Normal { scale: 2.0 })
+}
 
 /// Opens a data set by name, with its encoding settings; `None` if its file does not exist.
 pub fn engine_of(name: &str) -> Result<Option<(LocalEngine<'static>, EncodingSettings)>> {
@@ -40,7 +47,8 @@ pub fn engine_of(name: &str) -> Result<Option<(LocalEngine<'static>, EncodingSet
     let table = Table::new(source, &Roles { label: label.into(), ..Roles::default() })?;
     let engine = LocalEngine::new(table, &EngineSettings::default(), &Silent)?;
     let plain = generated.is_none();
-    let encoding = EncodingSettings { intercept: plain, standardize: plain, ..EncodingSettings::default() };
+    let standardize = if plain { Standardize::All } else { Standardize::None };
+    let encoding = EncodingSettings { intercept: plain, standardize, ..EncodingSettings::default() };
     Ok(Some((engine, encoding)))
 }
 

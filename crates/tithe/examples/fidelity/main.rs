@@ -81,6 +81,7 @@ fn line(name: &str, size: usize, seeds: u64, constructions: &[(Construction, &st
                 collapse: false,
                 seed: Seed(seed),
                 encoding: encoding.clone(),
+                priors: data::prior(),
                 ..BuildSettings::default()
             };
             let (start, before) = (Instant::now(), engine.passes());
@@ -88,7 +89,8 @@ fn line(name: &str, size: usize, seeds: u64, constructions: &[(Construction, &st
             seconds.push(start.elapsed().as_secs_f64());
             passes = passes.max(engine.passes() - before);
             dim = coreset.encoding.dim();
-            let found = certify(&engine, &coreset, &CertifySettings::default())?.certificate.normal.kl;
+            let certified = CertifySettings { priors: Some(data::prior()), ..CertifySettings::default() };
+            let found = certify(&engine, &coreset, &certified)?.certificate.normal.kl;
             if let Some(facts) = &coreset.provenance.calibration
                 && (1e-9..0.5).contains(&found)
             {

@@ -291,9 +291,8 @@ fn agreed(parts: &[(String, Coreset)]) -> Result<Encoding> {
     }
     let mut encoding = first.encoding.clone();
     for (at, feature) in encoding.features.iter_mut().enumerate() {
-        let is_number = matches!(feature.coding, Coding::Number { .. });
-        if is_number && others.iter().any(|(_, other)| other.encoding.features[at].coding != feature.coding) {
-            feature.coding = pooled(parts, at);
+        if others.iter().any(|(_, other)| other.encoding.features[at].coding != feature.coding) {
+            feature.coding = pooled(parts, at, &feature.coding);
         }
     }
     Ok(encoding)
@@ -340,43 +339,45 @@ fn feature_difference(
         ));
     }
     let column = &a.column;
+    if first.fields[at].kind != second.fields[at].kind {
+        return Some(format!("column '{column}' has different types in the first and in the second"));
+    }
+    let differs = |what: &str, one: Option<bool>, other: Option<bool>| match (one, other) {
+        (Some(true), Some(false)) => {
+            Some(format!("column '{column}' is {what} in the first and not in the second"))
+        }
+        (Some(false), Some(true)) => {
+            Some(format!("column '{column}' is {what} in the second and not in the first"))
+        }
+        _ => None,
+    };
     match (&a.coding, &b.coding) {
-        (Coding::Levels { .. }, Coding::Levels { .. }) => {
+        (Coding::Levels { centers, .. }, Coding::Levels { centers: others, .. }) => {
             let (l, m) = (all_levels(a), all_levels(b));
             let one_has =
                 |level, which| format!("column '{column}' has the level '{level}' only in the {which}");
             let only_first = l.iter().find(|level| !m.contains(level)).map(|level| one_has(level, "first"));
             only_first
                 .or_else(|| m.iter().find(|level| !l.contains(level)).map(|level| one_has(level, "second")))
+                .or_else(|| differs("centred", Some(!centers.is_empty()), Some(!others.is_empty())))
         }
-        (Coding::Number { .. }, Coding::Number { .. }) => {
+        _ => {
             let (one, other) = (spread(first, at), spread(second, at));
-            let differs = |what: &str, one: Option<bool>, other: Option<bool>| match (one, other) {
-                (Some(true), Some(false)) => {
-                    Some(format!("column '{column}' is {what} in the first and not in the second"))
-                }
-                (Some(false), Some(true)) => {
-                    Some(format!("column '{column}' is {what} in the second and not in the first"))
-                }
-                _ => None,
-            };
             differs("scaled", one.scaled, other.scaled)
                 .or_else(|| differs("centred", one.centred, other.centred))
         }
-        (Coding::Boolean, Coding::Boolean) => None,
-        _ => Some(format!("column '{column}' has different types in the first and in the second")),
     }
 }
 
 /// All levels of a column, the reference among them: which one that is was learnt from the rows.
 fn all_levels(feature: &Feature) -> Vec<&String> {
     match &feature.coding {
-        Coding::Levels { reference, levels } => std::iter::once(reference).chain(levels).collect(),
-        Coding::Number { .. } | Coding::Boolean => Vec::new(),
+        Coding::Levels { reference, levels, .. } => std::iter::once(reference).chain(levels).collect(),
+        Coding::Number { .. } | Coding::Indicator { .. } | Coding::Boolean => Vec::new(),
     }
 }
 
-/// What an encoding did with a numeric column; unknown for a constant column.
+/// What an encoding did with a column of numbers or booleans; unknown where it makes no difference.
 struct Spread {
     center: f64,
     sd: f64,
@@ -385,32 +386,61 @@ struct Spread {
 }
 
 fn spread(coreset: &Coreset, at: usize) -> Spread {
-    let (center, scale) = match coreset.encoding.features[at].coding {
-        Coding::Number { center, scale } => (center, scale),
-        _ => (0.0, 1.0),
+    let coding = &coreset.encoding.features[at].coding;
+    let (center, scale) = coding.transform().next().unwrap_or((0.0, 1.0));
+    let values = match &coreset.rows.segment.columns[at] {
+        Column::Number(values) => &values[..],
+        Column::Text { .. } => &[],
     };
-    let constant = match &coreset.rows.segment.columns[at] {
-        Column::Number(values) => values.windows(2).all(|pair| pair[0] == pair[1]),
-        Column::Text { .. } => false,
-    };
+    let constant = values.windows(2).all(|pair| pair[0] == pair[1]);
     let unknown = constant && scale == 1.0;
-    Spread {
-        center,
-        sd: if unknown { 0.0 } else { scale },
-        scaled: (!unknown).then_some(scale != 1.0),
-        centred: (!unknown).then_some(center != 0.0),
+    let centred = (!unknown).then_some(center != 0.0);
+    match coding {
+        Coding::Number { .. } => Spread {
+            center,
+            sd: if unknown { 0.0 } else { scale },
+            scaled: (!unknown).then_some(scale != 1.0),
+            centred,
+        },
+        // A column of numbers can be 0 and 1 in one part, and have other values in another part, where it is scaled.
+        _ => {
+            let mass: f64 = coreset.weights.iter().sum();
+            let mean = values.iter().zip(&coreset.weights).map(|(x, weight)| x * weight).sum::<f64>() / mass;
+            Spread { center, sd: (mean * (1.0 - mean)).max(0.0).sqrt(), scaled: None, centred }
+        }
     }
 }
 
-/// Mean and scale of the rows of all parts together, from those of each.
-fn pooled(parts: &[(String, Coreset)], at: usize) -> Coding {
-    let spreads: Vec<(f64, Spread)> =
-        parts.iter().map(|(_, part)| (part.provenance.mass, spread(part, at))).collect();
-    let mass: f64 = spreads.iter().map(|(mass, _)| mass).sum();
-    let mean = |value: &dyn Fn(&Spread) -> f64| {
-        spreads.iter().map(|(part, spread)| part * value(spread)).sum::<f64>() / mass
-    };
-    let center = mean(&|spread| spread.center);
-    let variance = mean(&|spread| spread.sd.powi(2) + (spread.center - center).powi(2));
+/// The coding of a feature for the rows of all parts together, from that of each; `first` is the coding of the first part.
+fn pooled(parts: &[(String, Coreset)], at: usize, first: &Coding) -> Coding {
+    let codings = || parts.iter().map(|(_, part)| &part.encoding.features[at].coding);
+    let masses = || parts.iter().map(|(_, part)| part.provenance.mass);
+    let mass: f64 = masses().sum();
+    let mean = |values: Vec<f64>| masses().zip(values).map(|(part, value)| part * value).sum::<f64>() / mass;
+    if let Coding::Levels { reference, levels, centers } = first {
+        let pooled = |level: &String| mean(codings().map(|coding| level_mean(coding, level)).collect());
+        let centers = if centers.is_empty() { Vec::new() } else { levels.iter().map(pooled).collect() };
+        return Coding::Levels { reference: reference.clone(), levels: levels.clone(), centers };
+    }
+    let spreads: Vec<Spread> = parts.iter().map(|(_, part)| spread(part, at)).collect();
+    let center = mean(spreads.iter().map(|spread| spread.center).collect());
+    if !codings().any(|coding| matches!(coding, Coding::Number { .. })) {
+        return Coding::Indicator { center };
+    }
+    let square = |spread: &Spread| spread.sd.powi(2) + (spread.center - center).powi(2);
+    let variance = mean(spreads.iter().map(square).collect());
     Coding::Number { center, scale: if variance > 0.0 { variance.sqrt() } else { 1.0 } }
+}
+
+/// The share of the rows that have a level, if the levels are centred. The reference level has the rest.
+fn level_mean(coding: &Coding, level: &str) -> f64 {
+    match coding {
+        Coding::Levels { levels, centers, .. } => {
+            match levels.binary_search_by(|known| known.as_str().cmp(level)) {
+                Ok(position) => centers.get(position).copied().unwrap_or(0.0),
+                Err(_) => 1.0 - centers.iter().sum::<f64>(),
+            }
+        }
+        _ => 0.0,
+    }
 }

@@ -69,7 +69,10 @@ impl Coreset {
                         }
                     }
                 }
-                (Coding::Number { .. } | Coding::Boolean, Column::Number(values)) => {
+                (
+                    Coding::Number { .. } | Coding::Indicator { .. } | Coding::Boolean,
+                    Column::Number(values),
+                ) => {
                     values.iter().enumerate().for_each(|(row, value)| x[row * width + first] = *value);
                 }
                 _ => return Err(not_of_its_kind(&feature.column)),

@@ -93,7 +93,12 @@ pub enum Coding {
         /// The divisor: the standard deviation, or 1.
         scale: f64,
     },
-    /// As 0 and 1.
+    /// As `x − center`: booleans, and numbers that are all 0 or 1.
+    Indicator {
+        /// What is subtracted: the mean, or 0.
+        center: f64,
+    },
+    /// Booleans as 0 and 1.
     Boolean,
     /// One-hot: a column of zeros and ones for each level except the reference.
     Levels {
@@ -101,7 +106,35 @@ pub enum Coding {
         reference: String,
         /// The other levels, sorted.
         levels: Vec<String>,
+        /// What is subtracted from the column of each level: its mean. If empty, nothing is subtracted.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        centers: Vec<f64>,
     },
+}
+
+impl Coding {
+    /// The number of coefficients.
+    fn width(&self) -> usize {
+        match self {
+            Coding::Levels { levels, .. } => levels.len(),
+            Coding::Number { .. } | Coding::Indicator { .. } | Coding::Boolean => 1,
+        }
+    }
+
+    /// The center and scale of each coefficient: `z = (x − center) / scale`, where `x` is 0 or 1 for a level.
+    pub fn transform(&self) -> impl Iterator<Item = (f64, f64)> {
+        (0..self.width()).map(move |l| match self {
+            Coding::Number { center, scale } => (*center, *scale),
+            Coding::Indicator { center } => (*center, 1.0),
+            Coding::Boolean => (0.0, 1.0),
+            Coding::Levels { centers, .. } => (centers.get(l).copied().unwrap_or(0.0), 1.0),
+        })
+    }
+
+    /// True if a column of the model matrix is shifted or scaled.
+    pub fn is_standardized(&self) -> bool {
+        self.transform().any(|transform| transform != (0.0, 1.0))
+    }
 }
 
 impl std::fmt::Display for LabelValue {
@@ -117,16 +150,13 @@ impl std::fmt::Display for LabelValue {
 impl Feature {
     /// The number of its coefficients.
     pub fn width(&self) -> usize {
-        match &self.coding {
-            Coding::Levels { levels, .. } => levels.len(),
-            _ => 1,
-        }
+        self.coding.width()
     }
 
     /// True if the feature has this level, or if it is not text.
     pub(crate) fn knows(&self, level: &str) -> bool {
         match &self.coding {
-            Coding::Levels { reference, levels } => {
+            Coding::Levels { reference, levels, .. } => {
                 level == reference || levels.binary_search_by(|known| known.as_str().cmp(level)).is_ok()
             }
             _ => true,
@@ -179,32 +209,25 @@ impl Encoding {
         }
     }
 
-    /// The center and scale of each coefficient: 0 and 1, except for standardised numbers.
+    /// The center and scale of each coefficient: 0 and 1, except for standardised columns.
     pub fn transform(&self) -> (Vec<f64>, Vec<f64>) {
-        let mut centers_and_scales = vec![(0.0, 1.0); usize::from(self.intercept)];
-        for feature in &self.features {
-            let of_feature = match feature.coding {
-                Coding::Number { center, scale } => (center, scale),
-                _ => (0.0, 1.0),
-            };
-            centers_and_scales.extend(vec![of_feature; feature.width()]);
-        }
-        centers_and_scales.into_iter().unzip()
+        self.centers_and_scales().unzip()
+    }
+
+    fn centers_and_scales(&self) -> impl Iterator<Item = (f64, f64)> {
+        let intercept = self.intercept.then_some((0.0, 1.0));
+        intercept.into_iter().chain(self.features.iter().flat_map(|feature| feature.coding.transform()))
     }
 
     /// Coefficients on the user's scale: `β_j = θ_j / scale_j`, and the intercept `β_0 = θ_0 − Σ θ_j center_j / scale_j`. Without an
     /// intercept no column is centred.
     pub fn to_user_scale(&self, theta: &[f64]) -> Vec<f64> {
         let mut beta = theta.to_vec();
-        let mut j = usize::from(self.intercept);
-        for feature in &self.features {
-            if let Coding::Number { center, scale } = feature.coding {
-                beta[j] = theta[j] / scale;
-                if self.intercept {
-                    beta[0] -= beta[j] * center;
-                }
+        for (j, (center, scale)) in self.centers_and_scales().enumerate().skip(usize::from(self.intercept)) {
+            beta[j] = theta[j] / scale;
+            if self.intercept {
+                beta[0] -= beta[j] * center;
             }
-            j += feature.width();
         }
         beta
     }
@@ -212,15 +235,11 @@ impl Encoding {
     /// The inverse of [`Encoding::to_user_scale`].
     pub fn from_user_scale(&self, beta: &[f64]) -> Vec<f64> {
         let mut theta = beta.to_vec();
-        let mut j = usize::from(self.intercept);
-        for feature in &self.features {
-            if let Coding::Number { center, scale } = feature.coding {
-                theta[j] = beta[j] * scale;
-                if self.intercept {
-                    theta[0] += beta[j] * center;
-                }
+        for (j, (center, scale)) in self.centers_and_scales().enumerate().skip(usize::from(self.intercept)) {
+            theta[j] = beta[j] * scale;
+            if self.intercept {
+                theta[0] += beta[j] * center;
             }
-            j += feature.width();
         }
         theta
     }
@@ -288,12 +307,14 @@ enum Input<'a> {
         lanes: Vec<Option<usize>>,
         first: usize,
         width: usize,
+        /// What is subtracted from each lane; empty if nothing is.
+        centers: &'a [f64],
     },
 }
 
 impl<'a> Input<'a> {
     fn new(
-        feature: &Feature,
+        feature: &'a Feature,
         unseen: Unseen,
         block: &Block,
         column: &'a Column,
@@ -303,10 +324,13 @@ impl<'a> Input<'a> {
             (Coding::Number { center, scale }, Column::Number(values)) => {
                 Ok(Input::Number { values, lane, center: *center, factor: 1.0 / scale })
             }
+            (Coding::Indicator { center }, Column::Number(values)) => {
+                Ok(Input::Number { values, lane, center: *center, factor: 1.0 })
+            }
             (Coding::Boolean, Column::Number(values)) => {
                 Ok(Input::Number { values, lane, center: 0.0, factor: 1.0 })
             }
-            (Coding::Levels { reference, levels }, Column::Text { codes, levels: own }) => {
+            (Coding::Levels { reference, levels, centers }, Column::Text { codes, levels: own }) => {
                 let lanes = own
                     .iter()
                     .enumerate()
@@ -322,9 +346,12 @@ impl<'a> Input<'a> {
                         },
                     })
                     .collect::<Result<Vec<_>>>()?;
-                Ok(Input::Levels { codes, lanes, first: lane, width: levels.len() })
+                Ok(Input::Levels { codes, lanes, first: lane, width: levels.len(), centers })
             }
-            (Coding::Number { .. } | Coding::Boolean, Column::Text { codes, levels }) => {
+            (
+                Coding::Number { .. } | Coding::Indicator { .. } | Coding::Boolean,
+                Column::Text { codes, levels },
+            ) => {
                 let (row, what) = stray_text(codes, levels);
                 Err(ErrorKind::Column {
                     column: feature.column.clone(),
@@ -550,11 +577,18 @@ impl Input<'_> {
                     }
                 }
             }
-            Input::Levels { codes, lanes, first, width } => {
-                z[*first..first + width].fill(Lane::ZERO);
+            Input::Levels { codes, lanes, first, width, centers } => {
+                let z = &mut z[*first..first + width];
+                z.fill(Lane::ZERO);
+                for (z, center) in z.iter_mut().zip(*centers) {
+                    // The signs of padding are 0.
+                    for r in 0..TILE {
+                        z[r] = -center * y[r];
+                    }
+                }
                 for (r, code) in codes[rows].iter().enumerate() {
                     if let Some(Some(lane)) = lanes.get(*code as usize) {
-                        z[*lane][r] = y[r];
+                        z[lane - first][r] += y[r];
                     }
                 }
             }
@@ -580,7 +614,11 @@ mod tests {
                 Feature { column: "age".into(), coding: Coding::Number { center: 40.0, scale: 10.0 } },
                 Feature {
                     column: "city".into(),
-                    coding: Coding::Levels { reference: "B".into(), levels: vec!["A".into(), "C".into()] },
+                    coding: Coding::Levels {
+                        reference: "B".into(),
+                        levels: vec!["A".into(), "C".into()],
+                        centers: Vec::new(),
+                    },
                 },
             ],
             unseen: Unseen::Error,
@@ -680,16 +718,68 @@ mod tests {
         }
     }
 
+    /// The same encoding with centred levels, and with the age as an indicator.
+    fn centred() -> Encoding {
+        let mut encoding = encoding();
+        encoding.features[0].coding = Coding::Indicator { center: 40.0 };
+        if let Coding::Levels { centers, .. } = &mut encoding.features[1].coding {
+            *centers = vec![0.25, 0.125];
+        }
+        encoding
+    }
+
+    #[test]
+    fn levels_are_centred() {
+        let (encoding, block) = (centred(), block(TILE + 5));
+        let encoder = encoding.encoder(&block).expect("an encoder");
+        let mut scratch = Scratch::new(encoding.dim());
+        for t in 0..encoder.tiles() {
+            let tile = encoder.tile(t, &mut scratch);
+            for r in 0..TILE {
+                let row = t * TILE + r;
+                let mut z = vec![0.0; 4];
+                tile.copy_row(r, &mut z);
+                let y = if row % 2 == 1 { 1.0 } else { -1.0 };
+                let [a, c] = [row % 3 == 2, row.is_multiple_of(3)].map(|is| f64::from(u8::from(is)));
+                let expected = [y, y * (row as f64 - 10.0), y * (a - 0.25), y * (c - 0.125)];
+                let expected = if r < tile.len { expected } else { [0.0; 4] };
+                assert_eq!(z, expected, "row {row}");
+            }
+        }
+        let theta = [0.3, -1.2, 0.5, 0.7];
+        let beta = encoding.to_user_scale(&theta);
+        let on_model_scale = theta[0] + theta[1] * (52.0 - 40.0) + theta[2] * (1.0 - 0.25) - theta[3] * 0.125;
+        assert!((beta[0] + beta[1] * 52.0 + beta[2] - on_model_scale).abs() < 1e-12);
+        for (there, back) in theta.iter().zip(encoding.from_user_scale(&beta)) {
+            assert!((there - back).abs() < 1e-12);
+        }
+    }
+
     #[test]
     fn an_encoding_survives_json() {
-        let text = serde_json::to_string(&encoding()).expect("json");
-        assert_eq!(serde_json::from_str::<Encoding>(&text).expect("an encoding"), encoding());
+        for encoding in [encoding(), centred()] {
+            let text = serde_json::to_string(&encoding).expect("json");
+            assert_eq!(serde_json::from_str::<Encoding>(&text).expect("an encoding"), encoding);
+            let bytes = rmp_serde::to_vec(&encoding).expect("bytes");
+            assert_eq!(rmp_serde::from_slice::<Encoding>(&bytes).expect("an encoding"), encoding);
+        }
+    }
+
+    #[test]
+    fn encodings_of_older_versions_are_read() {
+        let text = r#"{"label":{"column":"y","negative":0.0,"positive":1.0},"weight":null,"intercept":true,"features":[
+            {"column":"age","coding":{"number":{"center":40.0,"scale":10.0}}},
+            {"column":"city","coding":{"levels":{"reference":"B","levels":["A","C"]}}}]}"#;
+        assert_eq!(serde_json::from_str::<Encoding>(text).expect("an encoding"), encoding());
+        let boolean = serde_json::from_str::<Coding>(r#""boolean""#).expect("a coding");
+        assert_eq!((boolean.is_standardized(), boolean), (false, Coding::Boolean));
     }
 
     #[test]
     fn an_unseen_level_is_an_error() {
         let mut other = encoding();
-        other.features[1].coding = Coding::Levels { reference: "B".into(), levels: vec!["A".into()] };
+        other.features[1].coding =
+            Coding::Levels { reference: "B".into(), levels: vec!["A".into()], centers: Vec::new() };
         let error = other.encoder(&block(9)).err().expect("an error");
         assert_eq!(
             error.to_string(),

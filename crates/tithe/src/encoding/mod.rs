@@ -3,6 +3,8 @@
 mod coding;
 pub mod full_data;
 mod moments;
+mod standardize;
 pub mod survey;
 
 pub use coding::*;
+pub use standardize::Standardize;

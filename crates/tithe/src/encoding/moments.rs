@@ -14,16 +14,19 @@ pub(super) struct Moments {
     pub mass: f64,
     pub mean: f64,
     pub squares: f64,
+    /// A value other than 0 and 1 occurs.
+    pub has_other_values: bool,
 }
 
 impl Moments {
     /// Merges the moments of other rows, by the formula of Chan, Golub and LeVeque (1979).
     pub fn merge(&mut self, next: Moments) {
         let squares = self.squares + next.squares;
+        let has_other_values = self.has_other_values || next.has_other_values;
         if self.mass == 0.0 || next.mass == 0.0 {
             // A part without mass does not change the sums, except that its squares may be NaN, which must be kept.
             let some = if self.mass == 0.0 { next } else { *self };
-            *self = Moments { squares, ..some };
+            *self = Moments { squares, has_other_values, ..some };
             return;
         }
         let mass = self.mass + next.mass;
@@ -32,6 +35,7 @@ impl Moments {
         self.mean += apart * share;
         self.squares = squares + apart * apart * (self.mass * share);
         self.mass = mass;
+        self.has_other_values = has_other_values;
     }
 }
 
@@ -48,12 +52,28 @@ pub(super) struct MomentSums {
     sum: [f64; LANES],
     /// `Σ w (x − shift)²`.
     squares: [f64; LANES],
+    /// A value other than 0 and 1 occurs.
+    has_other_values: bool,
 }
 
 impl MomentSums {
     /// The number that the sums are relative to: the first value.
     fn shift_from(&mut self, values: &[f64]) -> f64 {
         *self.shift.get_or_insert_with(|| values.first().copied().unwrap_or(0.0))
+    }
+
+    /// Records whether a value is neither 0 nor 1. Most columns of numbers have such a value among the first ones.
+    fn look_for_other_values(&mut self, values: &[f64]) {
+        self.has_other_values = self.has_other_values
+            || vectorized(
+                #[inline(always)]
+                || {
+                    let is_other = |value: &f64| *value != 0.0 && *value != 1.0;
+                    values
+                        .chunks(64)
+                        .any(|chunk| chunk.iter().fold(false, |found, value| found | is_other(value)))
+                },
+            );
     }
 
     /// Adds rows of weight 1. The number of rows must be a multiple of [`LANES`], except in the last call.
@@ -105,7 +125,12 @@ impl MomentSums {
         let [mass, sum, squares] = [self.mass, self.sum, self.squares].map(|sums| sums.iter().sum::<f64>());
         let mean = sum / mass;
         // `max` turns NaN into 0; adding 0·squares restores NaN if the sum is not finite.
-        Moments { mass, mean: shift + mean, squares: (squares - sum * mean).max(0.0) + 0.0 * squares }
+        Moments {
+            mass,
+            mean: shift + mean,
+            squares: (squares - sum * mean).max(0.0) + 0.0 * squares,
+            has_other_values: self.has_other_values,
+        }
     }
 }
 
@@ -123,6 +148,7 @@ pub(super) fn sweep(
     for (c, column) in block.columns.iter().enumerate() {
         if let (Column::Number(values), Some(sums)) = (column, sums.get_mut(c)) {
             let values = &values[rows.clone()];
+            sums.look_for_other_values(values);
             match weights {
                 Some(weights) => sums.add_weighted(values, &weights[rows.clone()]),
                 None => sums.add(values),
@@ -158,7 +184,7 @@ mod tests {
             parts.iter().for_each(|part| all.merge(*part));
             (all.mass, all.mean, all.squares)
         };
-        let part = |mass: f64, mean: f64, squares: f64| Moments { mass, mean, squares };
+        let part = |mass: f64, mean: f64, squares: f64| Moments { mass, mean, squares, ..Moments::default() };
         assert_eq!(merged(&[part(1.0, 0.0, 0.5), part(3.0, 4.0, 1.0)]), (4.0, 3.0, 13.5));
         // Large means, and weights whose products are too large or too small.
         assert_eq!(merged(&[part(100.0, 1e160, 0.0)]), (100.0, 1e160, 0.0));
@@ -198,7 +224,7 @@ mod tests {
         plain.add(&values);
         weighted.add_weighted(&values, &[1.0; 301]);
         let parts = |sums: MomentSums| {
-            let Moments { mass, mean, squares } = sums.moments();
+            let Moments { mass, mean, squares, .. } = sums.moments();
             (mass, mean, squares)
         };
         assert_eq!(parts(weighted), parts(plain));

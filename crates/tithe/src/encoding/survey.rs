@@ -13,7 +13,7 @@ use crate::base::rng::{Purpose, Seed};
 use crate::data::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE, RowSet, row_name};
 use crate::data::fingerprint::{Fingerprint, RowHasher, STRIP};
 use crate::data::table::Table;
-use crate::encoding::{Coding, Encoding, Feature, Label, LabelValue, Unseen, unseen_level};
+use crate::encoding::{Coding, Encoding, Feature, Label, LabelValue, Standardize, Unseen, unseen_level};
 use crate::engine::parts::{part_ranges, process_parts};
 use crate::engine::pass::Pass;
 use crate::engine::{Engine, Missing};
@@ -25,8 +25,8 @@ use crate::reservoir::slots::{Picked, Racer, Races, Slots};
 pub struct EncodingSettings {
     /// Add an intercept.
     pub intercept: bool,
-    /// Scale columns of numbers to standard deviation 1 and, if the model has an intercept, centre them.
-    pub standardize: bool,
+    /// Which columns are centred and scaled.
+    pub standardize: Standardize,
     /// The positive value of the label; needed only if the label is text.
     pub positive: Option<String>,
     /// The largest number of levels of a text column.
@@ -42,7 +42,7 @@ impl Default for EncodingSettings {
     fn default() -> EncodingSettings {
         EncodingSettings {
             intercept: true,
-            standardize: true,
+            standardize: Standardize::default(),
             positive: None,
             max_levels: 100,
             known: None,
@@ -62,7 +62,13 @@ impl EncodingSettings {
         exclude: &[String],
     ) -> Result<()> {
         let is_feature = |name: &String| known.features.iter().any(|feature| feature.column == *name);
-        let scaled = |feature: &Feature| matches!(feature.coding, Coding::Number { center, scale } if (center, scale) != (0.0, 1.0));
+        let is_other = |feature: &Feature| match self.standardize {
+            Standardize::Numeric => false,
+            Standardize::All => {
+                !matches!(feature.coding, Coding::Number { .. }) && feature.coding.is_standardized()
+            }
+            Standardize::None => feature.coding.is_standardized(),
+        };
         let others = |named: &[String]| named.len() != known.features.len() || !named.iter().all(is_feature);
         let contradictions = [
             (Setting::Label, label.is_some_and(|label| label != known.label.column)),
@@ -73,7 +79,7 @@ impl EncodingSettings {
             (Setting::Features, features.is_some_and(others)),
             (Setting::Exclude, exclude.iter().any(is_feature)),
             (Setting::Intercept, !self.intercept && known.intercept),
-            (Setting::Standardize, !self.standardize && known.features.iter().any(scaled)),
+            (Setting::Standardize, known.features.iter().any(is_other)),
         ];
         match contradictions.iter().find(|(_, found)| *found) {
             Some((setting, _)) => {
@@ -187,7 +193,7 @@ pub fn survey(
     };
     encoding.distinct_names()?;
     let moments = table.features().iter().zip(&found.columns).map(|(field, column)| {
-        let Moments { mass, mean, squares } = column.moments;
+        let Moments { mass, mean, squares, .. } = column.moments;
         (field.kind == Kind::Number).then(|| (mean, (squares / mass).sqrt()))
     });
     let moments = moments.collect();
@@ -596,7 +602,8 @@ fn learn(
     row_name: &dyn Fn(u64) -> String,
 ) -> Result<(Encoding, Vec<String>)> {
     let mut warnings = Vec::new();
-    let center = settings.standardize && settings.intercept && !table.source().is_sparse();
+    let center =
+        settings.standardize != Standardize::None && settings.intercept && !table.source().is_sparse();
     let features = table
         .features()
         .iter()
@@ -641,13 +648,13 @@ fn fitting(
             format!("has {} features, but the data has {}", known.features.len(), table.features().len());
         return Err(Error::setting(Setting::Encoding, what));
     }
-    for (feature, ColumnFound { moments: Moments { mass, mean, squares }, .. }) in
+    for (feature, ColumnFound { moments: Moments { mass, mean, squares, .. }, .. }) in
         known.features.iter().zip(&found.columns)
     {
-        if let Coding::Number { center, scale } = feature.coding {
+        if let (true, Some((center, scale))) = (*mass > 0.0, feature.coding.transform().next()) {
             let far = ((mean - center).abs() + (squares / mass).sqrt()) / scale;
             // Text columns have mass 0.
-            if *mass > 0.0 && !(far * far * mass).is_finite() {
+            if !(far * far * mass).is_finite() {
                 return Err(too_large(feature.column.clone()));
             }
         }
@@ -689,7 +696,7 @@ fn feature(
     field: &Field,
     found: &ColumnFound,
     settings: &EncodingSettings,
-    center: bool,
+    is_centred: bool,
     warnings: &mut Vec<String>,
 ) -> Result<Feature> {
     let column = field.name.clone();
@@ -705,18 +712,27 @@ fn feature(
             if found.moments.squares == 0.0 && !is_intercept(found.moments.mean) {
                 constant(warnings);
             }
-            Coding::Boolean
+            match settings.standardize {
+                Standardize::Numeric => {
+                    Coding::Indicator { center: if is_centred { found.moments.mean } else { 0.0 } }
+                }
+                Standardize::All | Standardize::None => Coding::Boolean,
+            }
         }
         Kind::Number => {
-            let Moments { mass, mean, squares } = found.moments;
+            let Moments { mass, mean, squares, has_other_values } = found.moments;
             let sd = (squares / mass).sqrt();
             if sd == 0.0 && !is_intercept(mean) {
                 constant(warnings);
             }
-            let scale = if settings.standardize && sd > 0.0 { sd } else { 1.0 };
-            Coding::Number { center: if center { mean } else { 0.0 }, scale }
+            let center = if is_centred { mean } else { 0.0 };
+            match settings.standardize {
+                Standardize::Numeric if !has_other_values => Coding::Indicator { center },
+                Standardize::Numeric | Standardize::All if sd > 0.0 => Coding::Number { center, scale: sd },
+                _ => Coding::Number { center, scale: 1.0 },
+            }
         }
-        Kind::Text => levels(&column, found, settings, warnings)?,
+        Kind::Text => levels(&column, found, settings, is_centred, warnings)?,
         Kind::Unsupported => return Err(unsupported(field)),
     };
     Ok(Feature { column, coding })
@@ -727,6 +743,7 @@ fn levels(
     column: &str,
     found: &ColumnFound,
     settings: &EncodingSettings,
+    is_centred: bool,
     warnings: &mut Vec<String>,
 ) -> Result<Coding> {
     if found.levels.too_many {
@@ -748,7 +765,13 @@ fn levels(
     if levels.is_empty() {
         warnings.push(format!("column '{column}' has only the level '{reference}': it has no coefficient"));
     }
-    Ok(Coding::Levels { reference, levels })
+    let total: f64 = seen.values().map(|seen| seen.mass).sum();
+    let mean = |level: &String| seen.get(level).map_or(0.0, |seen| seen.mass / total);
+    let centers = match settings.standardize {
+        Standardize::Numeric if is_centred => levels.iter().map(mean).collect(),
+        _ => Vec::new(),
+    };
+    Ok(Coding::Levels { reference, levels, centers })
 }
 
 fn unsupported(field: &Field) -> Error {

@@ -14,7 +14,7 @@ use crate::coreset::sensitivity::{CenterRule, Radius};
 use crate::data::source::{Format, OpenOptions, Source};
 use crate::data::table::Roles;
 use crate::encoding::survey::EncodingSettings;
-use crate::encoding::{Encoding, Unseen};
+use crate::encoding::{Encoding, Standardize, Unseen};
 use crate::engine::Missing;
 use crate::mcmc::{Sampler, Settings};
 use crate::model::PriorChoice;
@@ -69,8 +69,8 @@ pub struct ColumnOptions {
     pub positive: Option<String>,
     /// Whether the model has an intercept (default: true).
     pub intercept: Option<bool>,
-    /// Whether numeric columns are standardised (default: true).
-    pub standardize: Option<bool>,
+    /// Which columns are centred and scaled (default: numeric).
+    pub standardize: Option<Standardize>,
     /// Most levels that a text column may have.
     pub max_levels: Option<usize>,
     /// What to do with rows that have a missing value (default: report an error).
@@ -336,6 +336,16 @@ impl FromStr for Missing {
     }
 }
 
+impl FromStr for Standardize {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<Standardize> {
+        const CHOICES: [(&str, Standardize); 3] =
+            [("numeric", Standardize::Numeric), ("all", Standardize::All), ("none", Standardize::None)];
+        one_of(Setting::Standardize, word, &CHOICES)
+    }
+}
+
 impl FromStr for Unseen {
     type Err = Error;
 
@@ -420,6 +430,7 @@ mod tests {
         assert_eq!("uniform".parse::<Method>().ok(), Some(Method::Uniform));
         assert_eq!("quick".parse::<CenterRule>().ok(), Some(CenterRule::Quick));
         assert_eq!("drop".parse::<Missing>().ok(), Some(Missing::Drop));
+        assert_eq!("all".parse::<Standardize>().ok(), Some(Standardize::All));
         assert_eq!("reference".parse::<Unseen>().ok(), Some(Unseen::Reference));
         assert_eq!("2.5".parse::<Radius>().ok(), Some(Radius::Fixed(2.5)));
         assert_eq!("auto".parse::<Radius>().ok(), Some(Radius::Auto(3.0)));

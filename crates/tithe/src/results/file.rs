@@ -19,7 +19,7 @@ use crate::base::error::{Error, Operation, Remedy, Result};
 use crate::data::sink::Output;
 use crate::data::sink::parquet::{MEMORY, VERSION, read_metadata, table, write_table, wrong_file};
 use crate::data::source::Input;
-use crate::encoding::{Coding, Encoding};
+use crate::encoding::Encoding;
 use crate::mcmc::diagnostics;
 use crate::mcmc::draws::{Chain, Draws, Stats};
 use crate::mcmc::findings::Finding;
@@ -56,10 +56,11 @@ struct NamedPrior {
 
 /// The name of the scale that the priors refer to.
 pub fn prior_scale(encoding: &Encoding) -> &'static str {
-    let standardised = encoding.features.iter().any(
-        |feature| matches!(feature.coding, Coding::Number { center, scale } if (center, scale) != (0.0, 1.0)),
-    );
-    if standardised { "standardised" } else { "own" }
+    if encoding.features.iter().any(|feature| feature.coding.is_standardized()) {
+        "standardised"
+    } else {
+        "own"
+    }
 }
 
 /// The name of a column that is not a coefficient, made different from all coefficients.

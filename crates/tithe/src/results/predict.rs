@@ -320,7 +320,7 @@ fn usable(
     replaced: &mut u64,
 ) -> Result<Column> {
     match (coding, column) {
-        (Coding::Levels { reference, levels: known }, Column::Text { codes, levels }) => {
+        (Coding::Levels { reference, levels: known, .. }, Column::Text { codes, levels }) => {
             if let Some(row) = codes.iter().position(|code| *code == MISSING_CODE) {
                 return Err(place.error(row, name, "the value is missing".to_string(), HELP_MISSING));
             }
@@ -353,7 +353,10 @@ fn usable(
                 Err(place.error(row, name, what.to_string(), HELP_MISSING))
             }
         },
-        (Coding::Number { .. } | Coding::Boolean, Column::Text { codes, levels }) => {
+        (
+            Coding::Number { .. } | Coding::Indicator { .. } | Coding::Boolean,
+            Column::Text { codes, levels },
+        ) => {
             let (row, what) = stray_text(codes, levels);
             Err(place.error(row, name, what, HELP_NUMBER))
         }

@@ -25,8 +25,8 @@ use crate::data::fingerprint::Fingerprint;
 use crate::data::source::Source;
 use crate::data::source::memory::Columns;
 use crate::data::table::{Roles, Table};
-use crate::encoding::Unseen;
 use crate::encoding::survey::{check_rows, survey};
+use crate::encoding::{Standardize, Unseen};
 use crate::engine::{EngineSettings, LocalEngine, Missing};
 use check::Classes;
 pub use packed::Packed;
@@ -166,6 +166,12 @@ impl Stream {
         let lock = directory.lock()?;
         let manifest = match directory.manifest()? {
             Some(manifest) => {
+                // Older versions recorded a boolean. Their default was to scale 0/1 columns too, and it stays in force.
+                let recorded = &manifest.settings["build"]["encoding"]["standardize"];
+                let standardize = &mut settings.build.encoding.standardize;
+                if *recorded == json!(true) && *standardize == Standardize::Numeric {
+                    *standardize = Standardize::All;
+                }
                 let different = differences(&manifest.settings, &json_of(&settings));
                 if !different.is_empty() {
                     let what = format!("was made with other settings: {}", different.join("; "));
@@ -807,6 +813,7 @@ fn compare(name: &str, recorded: &Value, given: &Value, found: &mut Vec<String>)
         }
         (a, b) if a == b => {}
         _ if name == "unseen" => {}
+        (a, b) if name == "standardize" && standardize(a).is_some_and(|a| standardize(b) == Some(a)) => {}
         // The weight column is recorded with the roles of the columns.
         (a, b) if name == "known" && without_weight(a) == without_weight(b) => {}
         _ if name == "known" => found.push("the encoding differs".to_string()),
@@ -815,6 +822,11 @@ fn compare(name: &str, recorded: &Value, given: &Value, found: &mut Vec<String>)
             found.push(format!("{} is {before} in the state and {now} now", name.replace('_', "-")));
         }
     }
+}
+
+/// The columns to standardise, which older versions recorded as a boolean.
+fn standardize(recorded: &Value) -> Option<Standardize> {
+    serde_json::from_value(recorded.clone()).ok()
 }
 
 /// An encoding without the name of its weight column.
