@@ -130,7 +130,8 @@ impl Chooser<'_> {
         Certificate::new(&points, &self.reference.posterior, &self.reference.prior_precision, predicted)
     }
 
-    fn choice(&self, found: &Calibrated, size: usize, certificate: Certificate, guard: Guard) -> Choice {
+    /// Rows and weights with their certificate.
+    pub fn choice(&self, found: &Calibrated, size: usize, certificate: Certificate, guard: Guard) -> Choice {
         let facts = CalibrationFacts {
             certificate,
             guard,
