@@ -115,15 +115,28 @@ def judged(core: Coreset, watcher: Watcher) -> Coreset:
     return core
 
 
+#: KL divergence, in nats, at which the steps of a coreset of coresets have lost more than a good coreset does.
+_MUCH = 0.05
+
+
 def too_small(core: Coreset) -> str | None:
     """The warning for a coreset that has too few rows according to its certificate."""
     certificate = core.certificate
-    if certificate is None or certificate.verdict != "too small":
+    if certificate is None:
         return None
-    whose = "of the input coresets" if certificate.composed else "of all rows"
+    if certificate.verdict == "moved" and certificate.movement is not None:
+        distance, radius = certificate.movement
+        return (
+            f"the coreset may be inaccurate: its posterior is {number(distance)} standard deviations from where a part was "
+            f"matched, and only {number(radius)} were measured; verify the posterior against the data"
+        )
+    kl = certificate.steps_kl if certificate.composed else certificate.kl
+    if kl is None or (kl <= _MUCH if certificate.composed else certificate.try_size is None):
+        return None
+    size = "use a larger size" + (f", such as size={certificate.try_size}" if certificate.try_size else "")
     return (
-        f"the coreset is too small: with {counted(len(core), 'row')}, the KL divergence to the posterior {whose} is "
-        f"{number(certificate.kl)} nats; use a larger size, such as size={certificate.try_size}"
+        f"the coreset is too small: with {counted(len(core), 'row')}, the KL divergence to the posterior of all rows is "
+        f"{'about ' if certificate.composed else ''}{number(kl)} nats; {size}"
     )
 
 
@@ -148,7 +161,9 @@ def label_of(known: Coreset, label: str | None) -> str:
 class Certificate:
     """How far the posterior of a coreset is from the posterior of the full data.
 
-    For a coreset built from other coresets, the comparison is with the posterior of those input coresets.
+    For a coreset built from other coresets, the comparison is with the posterior of those input coresets, and the verdict is on
+    all steps together: ``"estimated"`` (see ``steps_kl``), ``"moved"`` if the posterior is outside the radius in which a part
+    was matched, or ``"unknown"``.
     """
 
     #: ``"exact"``, ``"indistinguishable"``, ``"good"``, ``"not verified"`` or ``"too small"``.
@@ -167,8 +182,10 @@ class Certificate:
     try_size: int | None = None
     #: Whether it was built from other coresets, by a stream or a merge; ``Posterior.verify`` then checks the full data.
     composed: bool = False
-    #: KL divergence added by all its steps together, to second order; ``None`` if a step had no certificate.
+    #: Estimate of the KL divergence of all its steps together; ``None`` if a step had no certificate.
     steps_kl: float | None = None
+    #: Largest distance of the posterior from where a part was matched, and its trust radius, in standard deviations.
+    movement: tuple[float, float] | None = None
 
     def __str__(self) -> str:
         if self.verdict == "exact":
@@ -229,6 +246,14 @@ class Coreset(ArrowTable[_native.Coreset]):
         by_draws = found.get("by_draws")
         if by_draws is None and verdict != "too small":
             verdict = "not verified"
+        composition = facts.get("composition")
+        movement = None
+        if composition is not None:
+            moved = composition.get("movement")
+            movement = None if moved is None else (moved["distance"], moved["radius"])
+            verdict = "unknown" if composition["kl"] is None else "estimated"
+            if movement is not None and movement[0] > movement[1]:
+                verdict = "moved"
         errors = found["mean_shifts"] if by_draws is None else by_draws["mean_errors"]
         compared = found if by_draws is None else by_draws
         ratios = compared["sd_ratios"]
@@ -240,8 +265,9 @@ class Coreset(ArrowTable[_native.Coreset]):
             sd_ratio_max=max(ratios, default=1.0),
             draws=0 if by_draws is None else int(by_draws["draws"]),
             try_size=try_size,
-            composed="composition" in facts,
-            steps_kl=facts.get("composition", {}).get("kl"),
+            composed=composition is not None,
+            steps_kl=None if composition is None else composition["kl"],
+            movement=movement,
         )
 
     @property
@@ -366,7 +392,7 @@ class Coreset(ArrowTable[_native.Coreset]):
         certificate, composition = self.certificate, facts.get("composition")
         if composition is not None:
             steps = composition["kl"]
-            adds = "" if steps is None else f"; the steps add {number(steps)} nats (second-order estimate)"
+            adds = "" if steps is None else f"; the steps add {number(steps)} nats (estimate)"
             depth = f"at most {counted(composition['depth'], 'compression step')} from the data"
             made = f"{counted(composition['parts'], 'coreset')}, {depth}{adds}"
             lines.append(("built from", f"built from {made}"))

@@ -141,6 +141,8 @@ class _Fitted:
             only = _few(self.classes_[present])
             raise ValueError(f"the data must have two classes, but has only 1 class: {only}")
         names = self._names(X.shape[1])
+        # Only a calibrated coreset is built for certain priors.
+        priors = {name: getattr(self, name, None) for name in ("prior", "intercept_prior")}
         with _without_warnings():
             core = build(
                 X,
@@ -155,6 +157,7 @@ class _Fitted:
                 seed=seed,
                 threads=_threads(self.n_jobs),
                 progress=False,
+                **(priors if self.method == "calibrated" else {}),
             )
         if warning := too_small(core):
             warnings.warn(warning, TitheWarning, stacklevel=3)
