@@ -8,7 +8,9 @@
 //! 2. `reference`: the features' map and the target `b`;
 //! 3. `candidates`: one pass that keeps a pool of rows to choose from;
 //! 4. `choice`: rows and weights by `pricing` and `nearest_weights`;
-//! 5. `certificate`: how far the coreset's posterior is from the full data's.
+//! 5. `check`: the coreset's log-likelihood is compared with the full data's at posterior draws (`panel`); where they differ,
+//!    weights are solved for again with more to match;
+//! 6. `certificate`: what was found, and the verdict.
 //!
 //! A stream or merge passes in a `task::Task` that says what is to be matched besides the rows.
 
@@ -34,7 +36,7 @@ use crate::coreset::calibration::fewest_rows::fewest_rows;
 use crate::coreset::calibration::reference::Reference;
 use crate::coreset::calibration::task::{Matching, Task};
 use crate::coreset::selection::Size;
-use crate::coreset::steps::{Build, Selected, picked_points};
+use crate::coreset::steps::{Bounds, Build, Selected, picked_points};
 use crate::data::points::Points;
 use crate::encoding::survey::Learnt;
 use crate::engine::Engine;
@@ -75,33 +77,11 @@ pub(crate) fn calibrated_coreset(build: &mut Build<'_, impl Engine>, task: &Task
     let reference = Reference::new(build, task, priors, mode)?;
     let ranking = Ranking::new(task, &bounds.bound, &reference, &pilot);
 
-    // Pool, weights and certificate; with a target KL, twice as many rows until it is met, and then as few as meet it.
-    let (mut size, mut missed) = (sizes.first, 0);
-    let (candidates, choice, step_kl) = loop {
-        let candidates = Candidates::find(build, &ranking, &reference, task.matching, size)?;
-        build.lap("selection");
-        bounds.facts.mean_bound = candidates.mean_bound;
-        let (sample, target_kl) = (&candidates.sample, sizes.target_kl);
-        let checker = Checker { build, task, reference: &reference, sample, target_kl };
-        if task.matching == Matching::Approximate {
-            let (choice, kl) = checker.check_step(&candidates.pool, size)?;
-            break (candidates, choice, Some(kl));
-        }
-        let chooser = Chooser { pool: &candidates.pool, reference: &reference, settings };
-        let checked = checker.check(&chooser, size)?;
-        if sizes.are_met_by(&checked.choice) {
-            let choice = match sizes.target_kl.is_finite() {
-                true => fewest_rows(&chooser, checked, missed..size, sizes.target_kl)?.choice,
-                false => checked.choice,
-            };
-            break (candidates, choice, None);
-        }
-        build.lap("calibration");
-        (missed, size) = (size, sizes.after(&checked.choice)?);
-        if let Some(exact) = build.exact_coreset(size as u64, &mut bounds)? {
-            return Ok(exact);
-        }
-    };
+    let (candidates, choice, step_kl) =
+        match choose_rows(build, task, &sizes, &ranking, &reference, &mut bounds)? {
+            Outcome::Chosen(candidates, choice, step_kl) => (candidates, choice, step_kl),
+            Outcome::Exact(exact) => return Ok(exact),
+        };
     build.lap("calibration");
 
     let theta = reference.map.theta();
@@ -119,6 +99,51 @@ pub(crate) fn calibrated_coreset(build: &mut Build<'_, impl Engine>, task: &Task
         step_kl,
         held: Some(reference.posterior),
     })
+}
+
+/// Rows and weights from the pool, or a coreset that is exact after all.
+enum Outcome {
+    /// With the KL that a step of a stream lost.
+    Chosen(Candidates, Choice, Option<f64>),
+    Exact(Selected),
+}
+
+/// Pool, weights and certificate; with a target KL, twice as many rows until it is met, and then as few as meet it.
+fn choose_rows(
+    build: &mut Build<'_, impl Engine>,
+    task: &Task<'_>,
+    sizes: &Sizes,
+    ranking: &Ranking,
+    reference: &Reference,
+    bounds: &mut Bounds,
+) -> Result<Outcome> {
+    let settings = build.settings;
+    let (mut size, mut missed) = (sizes.first, 0);
+    loop {
+        let candidates = Candidates::find(build, ranking, reference, task.matching, size)?;
+        build.lap("selection");
+        bounds.facts.mean_bound = candidates.mean_bound;
+        let (sample, target_kl) = (&candidates.sample, sizes.target_kl);
+        let checker = Checker { build, task, reference, sample, target_kl };
+        if task.matching == Matching::Approximate {
+            let (choice, kl) = checker.check_step(&candidates.pool, size)?;
+            return Ok(Outcome::Chosen(candidates, choice, Some(kl)));
+        }
+        let chooser = Chooser { pool: &candidates.pool, reference, settings };
+        let checked = checker.check(&chooser, size)?;
+        if sizes.are_met_by(&checked.choice) {
+            let choice = match sizes.target_kl.is_finite() {
+                true => fewest_rows(&chooser, checked, missed..size, sizes.target_kl)?.choice,
+                false => checked.choice,
+            };
+            return Ok(Outcome::Chosen(candidates, choice, None));
+        }
+        build.lap("calibration");
+        (missed, size) = (size, sizes.after(&checked.choice)?);
+        if let Some(exact) = build.exact_coreset(size as u64, bounds)? {
+            return Ok(Outcome::Exact(exact));
+        }
+    }
 }
 
 /// The sizes to try: the one asked for, or doubled ones until a target KL is met.
