@@ -5,7 +5,7 @@ use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
 
 use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
-use crate::base::machine::physical_memory;
+use crate::base::machine::memory_limit;
 use crate::data::points::Points;
 use crate::model::likelihood::Curvature;
 use crate::model::prior::{Prior, Priors};
@@ -101,7 +101,7 @@ pub(crate) fn normal_priors(precision: &[f64]) -> Priors {
 pub(crate) fn check_memory(dim: usize, threads: usize) -> Result<()> {
     // Every thread sums half a Hessian, 64 bytes per entry, and there are a few whole ones: an evaluation, a factor, a map.
     let bytes = (dim as u64).saturating_pow(2).saturating_mul(32 * threads as u64 + 64);
-    if bytes <= physical_memory().unwrap_or(isize::MAX as u64) {
+    if bytes <= memory_limit().unwrap_or(isize::MAX as u64) {
         return Ok(());
     }
     let gigabytes = bytes as f64 / (1u64 << 30) as f64;
