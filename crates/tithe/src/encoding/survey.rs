@@ -571,11 +571,11 @@ fn check(table: &Table, found: &Found, missing: Missing, row_name: &dyn Fn(u64) 
         }
     }
     if let Some(weight) = table.weight()
-        && !found.picks.total.is_finite()
+        && !(found.picks.total * found.picks.total).is_finite()
     {
         return Err(ErrorKind::Column {
             column: weight.name.clone(),
-            what: "the sum of the weights is too large for a floating-point number".to_string(),
+            what: "the sum of the weights is too large to be squared".to_string(),
             help: Some("use smaller weights".into()),
         }
         .into());
