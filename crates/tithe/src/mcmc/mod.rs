@@ -12,14 +12,13 @@ pub mod psis;
 use std::fmt;
 use std::str::FromStr;
 
-use rand_distr::{Distribution, StandardNormal};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, ErrorKind, Result, Setting};
 use crate::base::machine::memory_limit;
 use crate::base::progress::{Event, Observer};
-use crate::base::rng::{Purpose, Rng, Seed, open_unit};
+use crate::base::rng::{Purpose, Rng, Seed, open_unit, standard_normal};
 use crate::mcmc::draws::{Chain, Draws};
 use crate::model::{Gaussian, LogDensity};
 
@@ -256,6 +255,6 @@ fn dispersed(dim: usize, rng: &mut Rng) -> Vec<f64> {
 /// Standard normal numbers.
 pub(crate) fn fill_normal(values: &mut [f64], rng: &mut Rng) {
     for value in values {
-        *value = StandardNormal.sample(rng);
+        *value = standard_normal(rng);
     }
 }
