@@ -124,13 +124,10 @@ impl Parts {
                 let name = self.batch.schema().field(column).name().clone();
                 let mut columns = self.batch.columns().to_vec();
                 columns[column] = array;
-                let fields = self
-                    .batch
-                    .schema()
-                    .fields()
-                    .iter()
-                    .zip(&columns)
-                    .map(|(field, column)| Field::new(field.name(), column.data_type().clone(), true));
+                let before = self.batch.schema();
+                let fields = before.fields().iter().zip(&columns);
+                let fields =
+                    fields.map(|(field, column)| Field::new(field.name(), column.data_type().clone(), true));
                 let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
                 let batch = RecordBatch::try_new(schema, columns).expect("a table");
                 files.push((format!("column {name} {what}"), Parts::file(&batch, &self.story)));

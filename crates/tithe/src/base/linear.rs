@@ -620,6 +620,22 @@ mod tests {
     }
 
     #[test]
+    fn nearly_singular_systems_are_solved_as_well_as_by_another_library() {
+        let order = 250;
+        let root = random(order, order, 12);
+        let root =
+            Mat::from_fn(order, order, |i, j| root[(i, j)] * 10f64.powf(-5.0 * i as f64 / order as f64));
+        let mut matrix = root.transpose() * &root;
+        (0..order).for_each(|i| matrix[(i, i)] += 1e-12);
+        let right = random(order, 1, 13);
+        let error = |x: &Mat<f64>| (&matrix * x - &right).norm_max() / x.norm_max();
+        let ours = Cholesky::new(matrix.as_ref()).expect("a factor").solve(right.clone());
+        let theirs = matrix.llt(Side::Lower).expect("a factor").solve(&right);
+        assert!(ours.norm_max() > 1e5, "the system is nearly singular");
+        assert!(error(&ours) < 10.0 * error(&theirs) + 1e-16, "{} against {}", error(&ours), error(&theirs));
+    }
+
+    #[test]
     fn what_is_not_positive_definite_has_no_factor() {
         let mut matrix = definite(100, 9);
         for bad in [-1.0, 0.0, f64::NAN, f64::INFINITY] {

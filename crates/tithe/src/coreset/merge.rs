@@ -35,6 +35,9 @@ pub fn merge(
 ) -> Result<Coreset> {
     settings.check()?;
     let encoding = agreed(parts)?;
+    if let Some(what) = encoding.fault() {
+        return Err(Error::setting(Setting::Parts, format!("have an encoding in common that {what}")));
+    }
     check_totals(parts)?;
     warn_of_twins(parts, observer);
     let mut rows_ahead = 0;

@@ -31,7 +31,7 @@ impl Feature {
     fn fault(&self) -> Option<String> {
         match &self.coding {
             Coding::Number { center, scale } => {
-                let usable = center.is_finite() && scale.is_finite() && *scale > 0.0;
+                let usable = (center * center).is_finite() && (scale * scale).is_finite() && *scale > 0.0;
                 (!usable).then(|| {
                     format!("centres its column '{}' at {center} and divides it by {scale}", self.column)
                 })

@@ -348,6 +348,8 @@ impl System<'_> {
 
 #[cfg(test)]
 mod tests {
+    use faer::linalg::solvers::Solve;
+
     use super::*;
     use crate::model::local_features::tests::example;
     use proptest::prelude::*;

@@ -20,22 +20,31 @@ const MOST_ELEMENTS: u64 = 1 << 16;
 const DEEPEST: u32 = 16;
 
 /// A reader that begins with a header; reading beyond the end is an error.
+///
+/// The header is checked at the first read: the decoder also asks for readers that it does not use, at positions where no
+/// header is.
 pub(crate) struct PageReader {
-    head: Bytes,
-    rest: HandleReader,
+    handle: Handle,
+    start: u64,
+    /// The bytes of the header that were not read yet, and what follows; `None` before the first read.
+    opened: Option<(Bytes, HandleReader)>,
 }
 
 impl PageReader {
-    /// A reader at a position at which the decoder expects a header, or the end of the footer.
-    pub fn new(handle: &Handle, start: u64) -> io::Result<PageReader> {
-        let available = handle.len().saturating_sub(start);
+    /// A reader at a position at which a header begins, or the end of the footer.
+    pub fn new(handle: &Handle, start: u64) -> PageReader {
+        PageReader { handle: handle.clone(), start, opened: None }
+    }
+
+    fn open(&self) -> io::Result<(Bytes, HandleReader)> {
+        let available = self.handle.len().saturating_sub(self.start);
         if available == FOOTER {
-            return Ok(PageReader { head: Bytes::new(), rest: handle.reader(start) });
+            return Ok((Bytes::new(), self.handle.reader(self.start)));
         }
         let mut size = HEAD;
         loop {
             let len = usize::try_from(available).unwrap_or(usize::MAX).min(size);
-            let head = handle.bytes(start, len)?;
+            let head = self.handle.bytes(self.start, len)?;
             match walk(&head) {
                 Walk::Unbounded => return Err(refused("a page header claims more than a header can have")),
                 Walk::CutShort if len == size && size >= LONGEST => {
@@ -44,7 +53,7 @@ impl PageReader {
                 Walk::CutShort if len == size => size = size.saturating_mul(GROWTH),
                 // Damage of other kinds is reported by the decoder.
                 Walk::CutShort | Walk::Done => {
-                    return Ok(PageReader { rest: handle.reader(start + len as u64), head });
+                    return Ok((head, self.handle.reader(self.start + len as u64)));
                 }
             }
         }
@@ -57,12 +66,16 @@ fn refused(what: &str) -> io::Error {
 
 impl Read for PageReader {
     fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
-        let count = target.len().min(self.head.len());
+        let (head, rest) = match &mut self.opened {
+            Some(opened) => opened,
+            None => self.opened.insert(self.open()?),
+        };
+        let count = target.len().min(head.len());
         if count > 0 {
-            target[..count].copy_from_slice(&self.head.split_to(count));
+            target[..count].copy_from_slice(&head.split_to(count));
             return Ok(count);
         }
-        match self.rest.read(target)? {
+        match rest.read(target)? {
             0 if !target.is_empty() => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ends too early")),
             count => Ok(count),
         }
@@ -210,7 +223,7 @@ mod tests {
         ] {
             assert_eq!(walk(bytes), Walk::Unbounded, "{what}");
             let input = Input::bytes("a", bytes.to_vec());
-            let error = PageReader::new(&input.open().unwrap(), 0).err().unwrap();
+            let error = PageReader::new(&input.open().unwrap(), 0).read(&mut [0]).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         }
     }
@@ -223,7 +236,7 @@ mod tests {
         bytes.extend([0, 1, 2, 3]);
         assert_eq!(walk(&bytes), Walk::Done);
         let input = Input::bytes("a", bytes.clone());
-        let mut reader = PageReader::new(&input.open().unwrap(), 0).unwrap();
+        let mut reader = PageReader::new(&input.open().unwrap(), 0);
         let mut all = vec![0; bytes.len()];
         reader.read_exact(&mut all).unwrap();
         assert_eq!(all, bytes);

@@ -38,7 +38,7 @@ impl ChunkReader for Handle {
     type T = PageReader;
 
     fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
-        Ok(PageReader::new(self, start)?)
+        Ok(PageReader::new(self, start))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
