@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule};
 use serde_json::json;
 use tithe::base::error::{Error, Setting};
-use tithe::base::machine::physical_memory;
+use tithe::base::machine::memory_limit;
 use tithe::base::rng::Seed;
 use tithe::coreset::build::build_on;
 use tithe::coreset::file::{coreset_bytes, coreset_table, read_coreset, read_coreset_from, write_coreset};
@@ -165,7 +165,7 @@ pub fn generate<'py>(
     }
     // The columns, and a copy of all of them in one vector.
     let bytes = rows.saturating_mul(16 * (recipe.dim() as u64 + 1));
-    if bytes > physical_memory().unwrap_or(u64::MAX) {
+    if bytes > memory_limit().unwrap_or(u64::MAX) {
         let what = "needs more memory than this machine has: give a path to write them to a file".to_string();
         return Err(to_python(py, &Error::setting(Setting::Rows, what)));
     }

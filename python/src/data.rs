@@ -7,7 +7,7 @@ use arrow_array::types::UInt8Type;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatchReader, StringArray, cast::AsArray};
 use pyo3::prelude::*;
 use tithe::base::error::{Error, Result, Setting};
-use tithe::base::machine::physical_memory;
+use tithe::base::machine::memory_limit;
 use tithe::base::progress::Observer;
 use tithe::data::source::arrays::{Arrays, Part, SparseRows};
 use tithe::data::source::memory::Batches;
@@ -148,7 +148,7 @@ impl Opener {
                 Budget { once: half, decoded: half }
             }
             _ => {
-                let all = given.unwrap_or_else(|| physical_memory().map_or(4 << 30, |bytes| bytes / 2));
+                let all = given.unwrap_or_else(|| memory_limit().map_or(4 << 30, |bytes| bytes / 2));
                 Budget { once: all / 2, decoded: all }
             }
         }

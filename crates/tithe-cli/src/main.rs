@@ -69,7 +69,7 @@ static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 fn suppress_panic_messages() {
     std::panic::set_hook(Box::new(|panic| {
         if let Ok(mut last) = LAST_PANIC.lock() {
-            *last = panic.to_string();
+            *last = panic.to_string().replace('\n', " ");
         }
     }));
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tithe::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
-use tithe::base::machine::physical_memory;
+use tithe::base::machine::memory_limit;
 use tithe::coreset::Method;
 use tithe::coreset::build::BuildSettings;
 use tithe::coreset::file::read_coreset;
@@ -148,9 +148,9 @@ pub fn columns(args: &ColumnArgs, encoding: Option<&Path>) -> Result<ColumnOptio
     })
 }
 
-/// Memory for decoded rows: as given, or half of the machine's.
+/// Memory for rows: as given, or half of what the process may use.
 pub fn memory(args: &EngineArgs) -> u64 {
-    args.memory.unwrap_or_else(|| physical_memory().map_or(4 << 30, |bytes| bytes / 2))
+    args.memory.unwrap_or_else(|| memory_limit().map_or(4 << 30, |bytes| bytes / 2))
 }
 
 /// Settings of the engine.

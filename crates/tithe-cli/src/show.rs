@@ -1,5 +1,6 @@
 //! Terminal output: results go to standard output, messages and progress to standard error.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Mutex;
@@ -15,10 +16,44 @@ pub static STOP: AtomicBool = AtomicBool::new(false);
 /// Set if a result could not be written to standard output.
 pub static OUTPUT_FAILED: AtomicBool = AtomicBool::new(false);
 
+/// A name, a level or a path on one line that cannot move the cursor, change colours or reorder text: control characters
+/// and those that direct the order of writing become `\u001b` and the like, as in JSON.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    escaped(text, |_| false)
+}
+
+/// The same for text of several lines.
+fn printable_lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| matches!(c, '\n' | '\t'))
+}
+
+fn escaped(text: &str, is_allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let is_harmful = |c: char| is_unprintable(c) && !is_allowed(c);
+    if !text.contains(is_harmful) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_harmful(c) {
+            true => safe += &format!("\\u{:04x}", u32::from(c)),
+            false => safe.push(c),
+        }
+    }
+    Cow::Owned(safe)
+}
+
+/// Control characters, separators of lines, and marks that change the order in which text is shown.
+fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
 /// Writes to standard output. A closed pipe is not an error: the reader may stop early.
+///
+/// Names in the text come from files, so nothing in it can control the terminal.
 pub fn print(text: &str) {
     let mut out = std::io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let written = out.write_all(printable_lines(text).as_bytes()).and_then(|()| out.flush());
     if let Err(error) = written
         && error.kind() != std::io::ErrorKind::BrokenPipe
     {
@@ -29,7 +64,7 @@ pub fn print(text: &str) {
 
 /// Writes a message to standard error.
 pub fn message(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", printable(text));
 }
 
 /// Shows a progress bar if standard error is a terminal, prints warnings, and stops the work on Ctrl-C.
@@ -159,6 +194,18 @@ pub fn range(low: f64, high: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_cannot_control_the_terminal() {
+        assert_eq!(printable("Zürich = 日本 \"½\""), "Zürich = 日本 \"½\"");
+        assert_eq!(printable("\x1b[2J\r\n\u{9b}31m"), "\\u001b[2J\\u000d\\u000a\\u009b31m");
+        assert_eq!(printable("a\u{202e}b\u{2067}"), "a\\u202eb\\u2067");
+        assert_eq!(printable_lines("a\tb\n\x07c\n"), "a\tb\n\\u0007c\n");
+        // What is escaped in JSON stays the same text.
+        let json = serde_json::json!("\u{85}\u{202e}").to_string();
+        let read: String = serde_json::from_str(&printable_lines(&json)).unwrap();
+        assert_eq!(read, "\u{85}\u{202e}");
+    }
 
     #[test]
     fn numbers_are_formatted_for_reading() {

@@ -576,7 +576,7 @@ fn weights_that_are_not_positive() {
     Scratch::with_csv("x,w,y\n1,1e308,0\n2,1e308,1\n").refuses(
         "data.csv --label y --weight w",
         1,
-        "error: column 'w': the sum of the weights is too large for a floating-point number\n  \
+        "error: column 'w': the sum of the weights is too large to be squared\n  \
          help: use smaller weights\n",
     );
 }

@@ -124,7 +124,7 @@ pub struct StreamArgs {
     #[arg(long, value_enum, default_value_t = UnseenArg::Error, help_heading = "Columns")]
     pub unseen: UnseenArg,
 
-    /// Skip and count up to N rows that cannot be parsed.
+    /// Skip and count up to N rows that cannot be parsed. With --watch, a file that cannot be read counts as one of them.
     #[arg(long, value_name = "N", help_heading = "Reading")]
     pub skip_bad: Option<u64>,
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tithe::coreset::calibration::certificate::{ByDraws, Certificate, Evidence, Guard, Verdict};
 use tithe::coreset::{CalibrationFacts, Composition, Coreset, Method, Movement, Provenance};
 
-use crate::show::{counted, number, range};
+use crate::show::{counted, number, printable, range};
 
 /// The certificate stored in a coreset as JSON; `null` if there is none.
 pub fn record(coreset: &Coreset) -> Value {
@@ -227,7 +227,7 @@ fn figures(names: &[String], certificate: &Certificate, against: &str) -> String
     );
     for missing in certificate.normal.deficiencies.iter().take(5) {
         let coefficients = missing.coefficients.iter().filter_map(|(i, _)| names.get(*i));
-        let coefficients: Vec<&str> = coefficients.take(3).map(String::as_str).collect();
+        let coefficients: Vec<_> = coefficients.take(3).map(|name| printable(name)).collect();
         let direction = match &coefficients[..] {
             [coefficient] => format!("coefficient {coefficient}"),
             _ => format!("a combination of the coefficients {}", coefficients.join(", ")),

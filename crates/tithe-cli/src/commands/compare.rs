@@ -15,7 +15,7 @@ use tithe_plot::{Axis, Chart, Color, Curve, Line, Marker, Panel, Point, Scale};
 use crate::args::CompareArgs;
 use crate::commands::create_output;
 use crate::plan;
-use crate::show::{self, Watcher, count, number, range};
+use crate::show::{self, Watcher, count, number, printable, range};
 
 /// Maximum number of bytes of standard input held in memory.
 const MEMORY: u64 = 1 << 28;
@@ -112,7 +112,7 @@ fn record(args: &CompareArgs, compared: &Comparison, scores: Option<(Scores, Sco
 
 /// The result as a table.
 fn table(args: &CompareArgs, compared: &Comparison, scores: Option<(Scores, Scores)>) -> String {
-    let names = compared.coefficients.iter().map(|pair| pair.name.chars().count());
+    let names = compared.coefficients.iter().map(|pair| printable(&pair.name).chars().count());
     let width = names.max().unwrap_or(0).max("coefficient".len());
     let mut text = format!("{:<width$} {:^21} | {:^21} |\n", "", "posterior", "reference");
     text += &format!(
@@ -122,7 +122,7 @@ fn table(args: &CompareArgs, compared: &Comparison, scores: Option<(Scores, Scor
     for pair in &compared.coefficients {
         text += &format!(
             "{:<width$} {:>10} {:>10} | {:>10} {:>10} | {:>10} {:>10}\n",
-            pair.name,
+            printable(&pair.name),
             number(pair.mean),
             number(pair.sd),
             number(pair.reference_mean),

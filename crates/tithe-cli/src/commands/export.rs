@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use serde_json::json;
-use tithe::base::error::{Error, ErrorKind, Result};
+use tithe::base::error::{ErrorKind, Result};
 use tithe::coreset::file::read_coreset;
+use tithe::data::sink::write_directory;
 use tithe::results::export::{Tool, export};
 
 use crate::args::{ExportArgs, ToolArg};
-use crate::commands::create_output;
 use crate::show;
 
 /// Writes the files.
@@ -31,11 +31,8 @@ pub fn run(args: &ExportArgs) -> Result<()> {
         return Err(ErrorKind::WrongFile { path: args.output.clone(), what, help }.into());
     }
     let files = export(&coreset, &priors, tool)?;
-    std::fs::create_dir_all(&args.output).map_err(|error| Error::io("write", &args.output, error))?;
+    write_directory(&args.output, &files)?;
     let paths: Vec<_> = files.iter().map(|(name, _)| args.output.join(name)).collect();
-    for (path, (_, content)) in paths.iter().zip(&files) {
-        create_output(path)?.write(content.as_bytes())?;
-    }
     if args.show.json {
         let files: Vec<String> = paths.iter().map(|path| show::path(path)).collect();
         show::print(&format!("{}\n", json!({"output": show::path(&args.output), "files": files})));

@@ -21,7 +21,7 @@ use crate::commands::{
     rows_fitted,
 };
 use crate::plan;
-use crate::show::{self, Watcher, counted, number, represented};
+use crate::show::{self, Watcher, counted, number, printable, represented};
 use crate::words::CommandLine;
 
 /// Seconds taken by this fit, and by a fit of all rows (estimated if a coreset was fitted; `None` if the coreset is exact
@@ -190,8 +190,13 @@ fn record(args: &FitArgs, fit: &Fit, timing: &Timing) -> Value {
 
 /// The result as a table.
 fn table(args: &FitArgs, fit: &Fit, timing: &Timing) -> String {
-    let width =
-        fit.summary.iter().map(|c| c.name.chars().count()).max().unwrap_or(0).max("coefficient".len());
+    let width = fit
+        .summary
+        .iter()
+        .map(|c| printable(&c.name).chars().count())
+        .max()
+        .unwrap_or(0)
+        .max("coefficient".len());
     let mut text = format!(
         "{:<width$} {:>10} {:>10} {:>10} {:>10} {:>7} {:>8} {:>8}\n",
         "coefficient", "mean", "sd", "5 %", "95 %", "R-hat", "ESS bulk", "ESS tail"
@@ -199,7 +204,7 @@ fn table(args: &FitArgs, fit: &Fit, timing: &Timing) -> String {
     for c in &fit.summary {
         text += &format!(
             "{:<width$} {:>10} {:>10} {:>10} {:>10} {:>7.3} {:>8.0} {:>8.0}\n",
-            c.name,
+            printable(&c.name),
             number(c.mean),
             number(c.sd),
             number(c.q05),

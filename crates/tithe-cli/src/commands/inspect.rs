@@ -13,7 +13,7 @@ use tithe::results::fit::{Basis, Fit};
 
 use crate::args::InspectArgs;
 use crate::commands::{certificate, rows_fitted};
-use crate::show::{self, count, counted, number, represented};
+use crate::show::{self, count, counted, number, printable, represented};
 use crate::words::CommandLine;
 
 /// Prints a description of a file.
@@ -69,7 +69,7 @@ pub fn run(args: &InspectArgs) -> Result<()> {
 fn describe_coreset(args: &InspectArgs, coreset: &Coreset) -> String {
     let facts = &coreset.provenance;
     let mut lines = vec![format!("{}: a coreset", args.file.display())];
-    let mut line = |name: &str, value: String| lines.push(format!("  {name:<22}{value}"));
+    let mut line = |name: &str, value: String| lines.push(format!("  {name:<22}{}", printable(&value)));
     line("rows", format!("{} (data: {})", count(coreset.rows.len() as u64), count(facts.rows)));
     if facts.rows_dropped > 0 {
         line("rows dropped", count(facts.rows_dropped));
@@ -130,7 +130,7 @@ fn describe_coreset(args: &InspectArgs, coreset: &Coreset) -> String {
 
 fn describe_posterior(args: &InspectArgs, fit: &Fit) -> String {
     let mut lines = vec![format!("{}: a posterior", args.file.display())];
-    let mut line = |name: &str, value: String| lines.push(format!("  {name:<22}{value}"));
+    let mut line = |name: &str, value: String| lines.push(format!("  {name:<22}{}", printable(&value)));
     let settings = &fit.settings;
     line(
         "draws",
@@ -167,7 +167,7 @@ fn describe_corrected(args: &InspectArgs, metadata: &Value) -> String {
     format!(
         "{}: draws with importance weights (column {})\n  before correction: KL {} nats, Pareto k {}, efficiency {}\n",
         args.file.display(),
-        metadata["weight_column"].as_str().unwrap_or("weight"),
+        printable(metadata["weight_column"].as_str().unwrap_or("weight")),
         figure("kl"),
         figure("k_hat"),
         figure("efficiency"),
@@ -197,7 +197,7 @@ fn describe_data(args: &InspectArgs, source: &dyn Source) -> String {
     let columns = counted(source.fields().len() as u64, "column");
     let mut text = format!("{}: data, {rows}{columns}\n", args.file.display());
     for field in source.fields() {
-        text += &format!("  {:<22}{}\n", field.name, kind_name(field.kind));
+        text += &format!("  {:<22}{}\n", printable(&field.name), kind_name(field.kind));
     }
     text
 }

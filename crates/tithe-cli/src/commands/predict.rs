@@ -10,7 +10,7 @@ use tithe::results::predict::{PredictSettings, predict};
 use crate::args::PredictArgs;
 use crate::commands::create_output;
 use crate::plan;
-use crate::show::{self, Watcher, counted, number, they_were};
+use crate::show::{self, Watcher, counted, number, printable, they_were};
 
 /// Maximum number of bytes of standard input held in memory.
 const MEMORY: u64 = 1 << 28;
@@ -51,8 +51,8 @@ pub fn run(args: &PredictArgs) -> Result<()> {
         if let Some(mean) = done.mean {
             show::print(&format!(
                 "  expected number of rows with {} = {}: {}\n",
-                label.column,
-                label.positive,
+                printable(&label.column),
+                printable(&label.positive.to_string()),
                 number(mean * done.rows as f64)
             ));
         }

@@ -161,7 +161,7 @@ impl Feeder<'_> {
     /// Reads the files of a directory as they appear. A file is read once its size has stopped changing.
     fn watch(&mut self, folder: &Path) -> Result<End> {
         let mut seen: BTreeMap<PathBuf, (u64, Option<SystemTime>)> = BTreeMap::new();
-        let mut resumed = self.stream.parts().last().map(str::to_string);
+        let mut resumed = self.stream.unfinished_part().map(str::to_string);
         loop {
             let mut now = BTreeMap::new();
             for path in parts_in(folder)? {
@@ -180,9 +180,11 @@ impl Feeder<'_> {
             if let Some((path, name)) = next {
                 resumed = resumed.filter(|resumed| *resumed != name);
                 let skipped = self.stream.begin_part(&name);
-                let source = self.open(&[path.display().to_string()])?;
-                if self.read(&*source, skipped)? == End::Stopped {
-                    return Ok(End::Stopped);
+                let source = self.open(&[path.display().to_string()]);
+                match source.and_then(|source| self.read(&*source, skipped)) {
+                    Ok(End::Complete) => {}
+                    Ok(End::Stopped) => return Ok(End::Stopped),
+                    Err(error) => self.skip_part(error)?,
                 }
                 continue;
             }
@@ -192,6 +194,23 @@ impl Feeder<'_> {
             self.stream.save_if_due()?;
             std::thread::sleep(POLL_INTERVAL);
         }
+    }
+
+    /// Skips and reports the part that cannot be read because of this error, if bad input is to be skipped.
+    fn skip_part(&mut self, error: Error) -> Result<()> {
+        if !matches!(error.kind(), ErrorKind::Malformed { .. }) {
+            return Err(error);
+        }
+        let Some(max) = self.args.skip_bad else {
+            let help =
+                "move the file out of the directory, or skip bad rows and such files with --skip-bad N";
+            return Err(error.with_help(help));
+        };
+        if self.stream.skip_part() > max {
+            return Err(error);
+        }
+        self.watcher.event(Event::Warning(format!("skipped: {error}")));
+        self.stream.save_if_due()
     }
 
     /// Reads a source, except for its first `skipped` rows.

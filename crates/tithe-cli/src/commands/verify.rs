@@ -14,7 +14,7 @@ use tithe::results::{write_corrected, write_resampled};
 use crate::args::VerifyArgs;
 use crate::commands::create_output;
 use crate::plan;
-use crate::show::{self, Watcher, count, number};
+use crate::show::{self, Watcher, count, number, printable};
 
 /// Verifies the posterior, prints the result and writes the corrected draws.
 pub fn run(args: &VerifyArgs) -> Result<()> {
@@ -100,7 +100,8 @@ fn record(args: &VerifyArgs, fit: &Fit, found: &Verification, worst: Option<&Wor
 /// The result as a table.
 fn table_of(args: &VerifyArgs, fit: &Fit, found: &Verification, worst: Option<&Worst>) -> String {
     let names = &fit.draws.names;
-    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max("coefficient".len());
+    let width =
+        names.iter().map(|name| printable(name).chars().count()).max().unwrap_or(0).max("coefficient".len());
     let mut text = format!("{:<width$} {:^43} | {:^43}\n", "", "draws", "corrected to the full data");
     let head = |text: &mut String| {
         *text += &format!("{:>10} {:>10} {:>10} {:>10}", "mean", "sd", "5 %", "95 %");
@@ -114,6 +115,7 @@ fn table_of(args: &VerifyArgs, fit: &Fit, found: &Verification, worst: Option<&W
         format!("{:>10} {:>10} {:>10} {:>10}", number(f.mean), number(f.sd), number(f.q05), number(f.q95))
     };
     for ((name, drawn), corrected) in names.iter().zip(&found.drawn).zip(&found.corrected) {
+        let name = printable(name);
         text += &format!("{name:<width$} {} | {}\n", figures(drawn), figures(corrected));
     }
     text += &format!(

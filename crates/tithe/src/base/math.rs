@@ -176,6 +176,42 @@ fn log_of_quotient(v: f64, k: f64) -> f64 {
     v.mul_add(r.mul_add(v2, 2.0), k)
 }
 
+/// `eˣ`. The elementary functions here and below are those of the crate `libm`: the system's may differ in the last bit from
+/// one processor to the next, because the C library has a variant of each for several instruction sets.
+pub(crate) fn exp(x: f64) -> f64 {
+    libm::exp(x)
+}
+
+/// `ln x`.
+pub(crate) fn ln(x: f64) -> f64 {
+    libm::log(x)
+}
+
+/// `ln(1 + x)`, also where `x` is small.
+pub(crate) fn ln_1p(x: f64) -> f64 {
+    libm::log1p(x)
+}
+
+/// `eˣ − 1`, also where `x` is small.
+pub(crate) fn exp_m1(x: f64) -> f64 {
+    libm::expm1(x)
+}
+
+/// `log₁₀ x`.
+pub(crate) fn log10(x: f64) -> f64 {
+    libm::log10(x)
+}
+
+/// `xʸ`.
+pub(crate) fn pow(x: f64, y: f64) -> f64 {
+    libm::pow(x, y)
+}
+
+/// `√(x² + y²)` without overflow.
+pub(crate) fn hypot(x: f64, y: f64) -> f64 {
+    libm::hypot(x, y)
+}
+
 /// The dot product `a·b` of two slices of equal length, as eight interleaved sums that vectorise.
 #[inline(always)]
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {

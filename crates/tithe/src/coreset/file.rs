@@ -7,15 +7,14 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float64Array, RecordBatch, UInt64Array};
 use serde::{Deserialize, Serialize};
 
-use crate::base::error::{Error, Operation, Remedy, Result};
+use crate::base::error::{Error, Operation, Result};
+use crate::coreset::check::MOST_ROWS;
 use crate::coreset::{Coreset, Provenance};
-use crate::data::block::{Block, Column, RowSet, Segment};
+use crate::data::block::{Column, RowSet, Segment};
 use crate::data::sink::Output;
-use crate::data::sink::parquet::{
-    MEMORY, VERSION, free_name, read_metadata, table, to_arrow, write_table, wrong_file,
-};
-use crate::data::sink::rows::all_rows;
-use crate::data::source::{Input, OpenOptions, open_inputs};
+use crate::data::sink::parquet::{MEMORY, VERSION, free_name, table, to_arrow, write_table};
+use crate::data::sink::stored::{FileKind, Stored};
+use crate::data::source::Input;
 use crate::encoding::Encoding;
 
 /// The metadata of a coreset file.
@@ -29,7 +28,8 @@ struct CoresetMetadata {
     provenance: Provenance,
 }
 
-const CORESET: &str = "coreset";
+const CORESET: FileKind =
+    FileKind { name: "coreset", made_by: ("make a coreset", Operation::Build), again: "build it again" };
 
 /// Writes a coreset: the user's columns in the user's units, the label, `weight` and `row`.
 ///
@@ -51,7 +51,7 @@ pub fn coreset_bytes(coreset: &Coreset) -> Result<Vec<u8>> {
 fn write_coreset_to(coreset: &Coreset, file: impl Write + Send) -> std::io::Result<()> {
     let names: Vec<&str> = coreset.fields.iter().map(|field| field.name.as_str()).collect();
     let metadata = CoresetMetadata {
-        file: CORESET.to_string(),
+        file: CORESET.name.to_string(),
         version: VERSION,
         weight_column: free_name("weight", &names),
         row_column: free_name("row", &names),
@@ -89,47 +89,29 @@ pub fn read_coreset(path: &Path) -> Result<Coreset> {
 
 /// Reads a coreset from anything that has the bytes of its file.
 pub fn read_coreset_from(input: &Input) -> Result<Coreset> {
-    let path = input.path();
-    let metadata = read_metadata(input)?;
-    if metadata.kind != CORESET {
-        let what = format!("is a {}, not a coreset", metadata.kind);
-        return Err(wrong_file(path, &what, Remedy::run("make a coreset", Operation::Build)));
-    }
-    let metadata: CoresetMetadata = serde_json::from_value(metadata.json)
-        .map_err(|error| wrong_file(path, &format!("has damaged metadata: {error}"), "build it again"))?;
-    let source = open_inputs(vec![input.clone()], &OpenOptions::default())?;
-    let find = |name: &str| {
-        source
-            .fields()
-            .iter()
-            .position(|field| field.name == name)
-            .ok_or_else(|| wrong_file(path, &format!("has no column '{name}'"), "build it again"))
+    let mut stored = Stored::open(input, CORESET)?;
+    let CoresetMetadata { weight_column, row_column, encoding, provenance, .. } = stored.metadata()?;
+    let features = encoding.features.iter().map(|feature| feature.column.as_str());
+    let own = [encoding.label.column.as_str(), weight_column.as_str(), row_column.as_str()];
+    let names: Vec<&str> = features.chain(own).collect();
+    let (mut fields, Segment { columns: mut values, len }) = stored.columns(&names)?;
+    fields.truncate(names.len() - 2);
+    let (Some(Column::Number(numbers)), Some(Column::Number(weights))) = (values.pop(), values.pop()) else {
+        return Err(stored.damaged("has weights or rows that are not numbers"));
     };
-    let names = metadata.encoding.features.iter().map(|feature| feature.column.as_str());
-    let columns = names
-        .chain([metadata.encoding.label.column.as_str(), &metadata.weight_column, &metadata.row_column])
-        .map(find)
-        .collect::<Result<Vec<_>>>()?;
-    let Segment { columns: mut values, len } = all_rows(&*source, &columns)?;
-    let width = columns.len() - 2;
-    let fields = columns[..width].iter().map(|&c| source.fields()[c].clone()).collect();
-    let (Some(Column::Number(positions)), Some(Column::Number(weights))) = (values.pop(), values.pop())
-    else {
-        return Err(wrong_file(path, "has weights or rows that are not numbers", "build it again"));
-    };
-    if let Some(row) = weights.iter().position(|weight| !(weight.is_finite() && *weight >= 0.0)) {
-        let what = format!("has the weight {} in row {}", weights[row], row + 1);
-        return Err(wrong_file(path, &what, "build it again"));
+    let positions: Option<Vec<u64>> = numbers.iter().map(|number| row_number(*number)).collect();
+    let positions =
+        positions.ok_or_else(|| stored.damaged("has row numbers that are not integers up to 2^53"))?;
+    let rows = RowSet { segment: Segment { columns: values, len }, positions };
+    let coreset = Coreset { fields, rows, weights: weights.to_vec(), encoding, provenance };
+    match coreset.fault() {
+        None => Ok(coreset),
+        Some(what) => Err(stored.damaged(what)),
     }
-    let segment = Segment { columns: values, len };
-    metadata.encoding.check_labels(&Block::new(0, 0, segment.clone())).map_err(|error| {
-        wrong_file(path, &format!("has a label that is not in its encoding ({error})"), "build it again")
-    })?;
-    Ok(Coreset {
-        fields,
-        rows: RowSet { segment, positions: positions.iter().map(|&position| position as u64).collect() },
-        weights: weights.to_vec(),
-        encoding: metadata.encoding,
-        provenance: metadata.provenance,
-    })
+}
+
+/// A row number that is stored exactly.
+fn row_number(number: f64) -> Option<u64> {
+    let exact = (0.0..=MOST_ROWS as f64).contains(&number) && number.fract() == 0.0;
+    exact.then_some(number as u64)
 }

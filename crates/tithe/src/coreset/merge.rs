@@ -8,6 +8,7 @@ use crate::base::progress::{Event, Observer};
 use crate::base::rng::{Purpose, Seed, mix64};
 use crate::coreset::build::{BuildSettings, Built, build_task};
 use crate::coreset::calibration::task::Task;
+use crate::coreset::check::MOST_ROWS;
 use crate::coreset::selection::Size;
 use crate::coreset::{Composition, Coreset, Movement, Provenance};
 use crate::data::block::{Column, Field, Kind, RowSet};
@@ -15,7 +16,7 @@ use crate::data::fingerprint::Fingerprint;
 use crate::data::source::memory::Columns;
 use crate::data::table::{Roles, Table};
 use crate::encoding::survey::EncodingSettings;
-use crate::encoding::{Coding, Encoding, Feature};
+use crate::encoding::{Coding, Encoding, Feature, LabelValue};
 use crate::engine::{EngineSettings, LocalEngine, Missing};
 use crate::model::quadratic::Quadratic;
 use crate::model::{Gaussian, Posterior, PriorChoice};
@@ -34,6 +35,10 @@ pub fn merge(
 ) -> Result<Coreset> {
     settings.check()?;
     let encoding = agreed(parts)?;
+    if let Some(what) = encoding.fault() {
+        return Err(Error::setting(Setting::Parts, format!("have an encoding in common that {what}")));
+    }
+    check_totals(parts)?;
     warn_of_twins(parts, observer);
     let mut rows_ahead = 0;
     let mut moved = Vec::with_capacity(parts.len());
@@ -55,6 +60,25 @@ pub fn merge(
         merged.provenance.seed = settings.seed;
     }
     Ok(merged)
+}
+
+/// Returns an error if the parts together count more rows than a number can represent exactly, or if their weights add up to
+/// a number too large to be squared.
+fn check_totals(parts: &[(String, Coreset)]) -> Result<()> {
+    let (mut rows, mut mass, mut last) = (0u64, 0.0, 0u64);
+    for (_, part) in parts {
+        let own = part.rows.positions.iter().copied().max().unwrap_or(0);
+        last = last.max(rows.saturating_add(own));
+        rows = rows.saturating_add(part.provenance.rows_read);
+        mass += part.provenance.mass;
+    }
+    if rows.max(last) > MOST_ROWS {
+        return Err(Error::setting(Setting::Parts, "must not count more than 2^53 rows together"));
+    }
+    if !(mass * mass).is_finite() {
+        return Err(Error::setting(Setting::Parts, "must not have weights too large to be squared"));
+    }
+    Ok(())
 }
 
 /// Warns about coresets of the same rows, which then count twice.
@@ -311,8 +335,13 @@ fn difference(first: &Coreset, second: &Coreset) -> Option<String> {
         (one.to_string() != other.to_string())
             .then(|| format!("{what} is '{one}' in the first and '{other}' in the second"))
     };
+    let kind = |value: &LabelValue| match value {
+        LabelValue::Text(_) => "text",
+        LabelValue::Number(_) | LabelValue::Boolean(_) => "a number",
+    };
     let intercept = |encoding: &Encoding| if encoding.intercept { "fitted" } else { "omitted" };
     differ("the label", &a.label.column, &b.label.column)
+        .or_else(|| differ("the label", &kind(&a.label.positive), &kind(&b.label.positive)))
         .or_else(|| differ("the label's positive value", &a.label.positive, &b.label.positive))
         .or_else(|| differ("the label's negative value", &a.label.negative, &b.label.negative))
         .or_else(|| differ("the intercept", &intercept(a), &intercept(b)))

@@ -3,6 +3,7 @@
 pub mod build;
 pub mod calibration;
 pub mod certify;
+pub(crate) mod check;
 pub mod collapse;
 pub mod file;
 pub mod kmeans;

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, Result, Setting};
+use crate::base::math::ln;
 use crate::base::rng::{Purpose, Seed};
 use crate::coreset::sensitivity::{Bound, Distances};
 use crate::data::block::{Block, RowSet};
@@ -64,7 +65,7 @@ impl Size {
 /// `M = ⌈c·m̄/ε² · ((D+1)·ln m̄ + ln(1/δ))⌉`, Theorem 3.2.
 pub fn guaranteed_size(mean_sensitivity: f64, dim: usize, epsilon: f64, delta: f64, constant: f64) -> u64 {
     let m = mean_sensitivity.max(1.0);
-    let size = constant * m / (epsilon * epsilon) * ((dim + 1) as f64 * m.ln() - delta.ln());
+    let size = constant * m / (epsilon * epsilon) * ((dim + 1) as f64 * ln(m) - ln(delta));
     size.ceil() as u64
 }
 

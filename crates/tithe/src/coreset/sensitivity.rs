@@ -15,7 +15,7 @@ use std::f64::consts::LOG2_E;
 use pulp::{Simd, WithSimd};
 use serde::{Deserialize, Serialize};
 
-use crate::base::math::{Vectors, as_vectors, as_vectors_mut, two_to_minus, with_vectors};
+use crate::base::math::{Vectors, as_vectors, as_vectors_mut, exp, two_to_minus, with_vectors};
 use crate::coreset::kmeans::{Centers, Groups, Nearest, indices, squared_distance};
 use crate::data::points::{Lane, TILE, Tile};
 
@@ -285,7 +285,7 @@ pub fn plain_shares(
                 }
             };
             let along: f64 = anchor.iter().zip(z).zip(theta_star).map(|((a, z), t)| (a - z) * t).sum();
-            sum += mass * (-radius * squared(&anchor, z).sqrt() - along.abs()).exp();
+            sum += mass * exp(-radius * squared(&anchor, z).sqrt() - along.abs());
         }
         w / sum
     };

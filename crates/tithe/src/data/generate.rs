@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
-use rand_distr::{Distribution, StandardNormal};
 
 use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::math::exp;
 use crate::base::progress::{Event, Observer};
-use crate::base::rng::{Purpose, Rng, Seed, open_unit};
+use crate::base::rng::{Purpose, Rng, Seed, open_unit, standard_normal};
 use crate::data::sink::{Output, RowFormat, RowWriter};
 
 /// Number of rows per random stream. Each block can be generated without the blocks before it.
@@ -165,13 +165,13 @@ impl Generated {
             s += theta * x;
             column.push(x);
         }
-        self.y.push(if open_unit(rng) * (1.0 + (-s).exp()) <= 1.0 { 1.0 } else { -1.0 });
+        self.y.push(if open_unit(rng) * (1.0 + exp(-s)) <= 1.0 { 1.0 } else { -1.0 });
     }
 
     fn add_mixture_row(&mut self, rng: &mut Rng) {
         let positive = open_unit(rng) <= 0.5;
         for (d, column) in self.x.iter_mut().enumerate() {
-            let noise: f64 = StandardNormal.sample(rng);
+            let noise: f64 = standard_normal(rng);
             column.push(mixture_mean(positive, d) + noise);
         }
         self.y.push(if positive { 1.0 } else { -1.0 });

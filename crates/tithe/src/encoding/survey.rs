@@ -10,7 +10,7 @@ use super::moments::{MomentSums, Moments, sweep};
 use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::base::math::vectorized;
 use crate::base::rng::{Purpose, Seed};
-use crate::data::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE, RowSet, row_name};
+use crate::data::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE, RowSet, Segment, row_name};
 use crate::data::fingerprint::{Fingerprint, RowHasher, STRIP};
 use crate::data::table::Table;
 use crate::encoding::{Coding, Encoding, Feature, Label, LabelValue, Standardize, Unseen, unseen_level};
@@ -125,7 +125,7 @@ struct UnusableValues {
     missing: u64,
     infinite: u64,
     inexact: u64,
-    /// The first row with such a value.
+    /// The first row with such a value; its values are there only for the first column that has any.
     first: Option<RowSet>,
 }
 
@@ -287,7 +287,7 @@ impl Pass for Survey {
         let mut all = Swept::nothing(features);
         swept.into_iter().for_each(|swept| all.merge(swept));
         let Swept { moments, fingerprint } = all;
-        let columns = block
+        let mut columns: Vec<ColumnFound> = block
             .columns
             .iter()
             .enumerate()
@@ -300,6 +300,12 @@ impl Pass for Survey {
                 }
             })
             .collect();
+        // A message shows the row of the first such column only; a row of 100,000 columns is not kept for each of them.
+        if let Some(first) = columns.iter_mut().find_map(|column| column.flaws.first.as_mut())
+            && let Some(row) = first.positions.first().and_then(|position| block.find(*position))
+        {
+            *first = RowSet::copy(block, &[row]);
+        }
         Ok(Found { rows_read: block.rows_read as u64, rows: block.len as u64, columns, picks, fingerprint })
     }
 
@@ -466,7 +472,9 @@ impl UnusableValues {
         self.missing += u64::from(missing);
         self.inexact += u64::from(inexact);
         self.infinite += u64::from(!missing && !inexact);
-        self.first.get_or_insert_with(|| RowSet::copy(block, &[row]));
+        let position = || vec![block.position(row)];
+        let nothing = || Segment { columns: Vec::new(), len: 1 };
+        self.first.get_or_insert_with(|| RowSet { segment: nothing(), positions: position() });
     }
 
     fn merge(&mut self, next: UnusableValues) {
@@ -571,11 +579,11 @@ fn check(table: &Table, found: &Found, missing: Missing, row_name: &dyn Fn(u64) 
         }
     }
     if let Some(weight) = table.weight()
-        && !found.picks.total.is_finite()
+        && !(found.picks.total * found.picks.total).is_finite()
     {
         return Err(ErrorKind::Column {
             column: weight.name.clone(),
-            what: "the sum of the weights is too large for a floating-point number".to_string(),
+            what: "the sum of the weights is too large to be squared".to_string(),
             help: Some("use smaller weights".into()),
         }
         .into());

@@ -18,12 +18,18 @@ use crate::data::source::Unit;
 use crate::data::table::Table;
 use crate::engine::pass::Pass;
 
+/// The largest number of rows that a source decodes at a time.
+const DECODED_AT_A_TIME: usize = 1 << 16;
+
 /// Runs passes on the cores of this machine.
 pub struct LocalEngine<'a> {
     table: Table,
     pool: rayon::ThreadPool,
     missing: Missing,
     block_rows: usize,
+    /// The number of threads that decode rows at the same time.
+    decoders: usize,
+    /// The number of bytes of decoded rows to keep.
     memory: u64,
     /// The blocks that the first pass cached.
     cache: OnceLock<BlockCache>,
@@ -44,7 +50,16 @@ pub struct LocalEngine<'a> {
 fn raise_malloc_thresholds() {
     /// Slightly less than 32 MiB, the largest size for which glibc adapts the thresholds.
     const SIZE: usize = (32 << 20) - (64 << 10);
-    drop(std::hint::black_box(Vec::<u8>::with_capacity(SIZE)));
+    let mut bytes = Vec::<u8>::new();
+    // Where memory is limited this may fail, and then nothing is raised.
+    let _ = bytes.try_reserve_exact(SIZE);
+    drop(std::hint::black_box(bytes));
+}
+
+/// The number of bytes that a thread needs to decode rows: a batch as it comes from the file, as columns, and as a block.
+fn decoder_bytes(block_rows: usize, columns: usize) -> u64 {
+    let rows = block_rows.max(DECODED_AT_A_TIME) as u64;
+    rows.saturating_mul(3 * 8).saturating_mul(columns.max(1) as u64)
 }
 
 impl<'a> LocalEngine<'a> {
@@ -60,11 +75,15 @@ impl<'a> LocalEngine<'a> {
         let pool = thread_pool(settings.threads)?;
         raise_malloc_thresholds();
         let block_rows = settings.block_rows.unwrap_or_else(|| default_block_rows(table.fields().len()));
+        let per_decoder = decoder_bytes(block_rows, table.fields().len());
+        let affordable = usize::try_from(settings.memory / 2 / per_decoder).unwrap_or(usize::MAX);
+        let decoders = affordable.clamp(1, pool.current_num_threads());
         Ok(LocalEngine {
             pool,
             missing: settings.missing,
             block_rows,
-            memory: settings.memory,
+            decoders,
+            memory: settings.memory.saturating_sub(per_decoder.saturating_mul(decoders as u64)),
             cache: OnceLock::new(),
             rows_by_file: OnceLock::new(),
             stamps: table.source().files().into_iter().map(|file| (file.clone(), stamp(&file))).collect(),
@@ -91,14 +110,15 @@ impl<'a> LocalEngine<'a> {
         };
         let scan = Mutex::new((0, scan));
         let next_cached = AtomicUsize::new(0);
-        self.pool.broadcast(|_| {
+        self.pool.broadcast(|thread| {
             let mut worker = pass.worker();
             while run.is_active()
                 && let Some(block) = run.cached_block(next_cached.fetch_add(1, Ordering::Relaxed))
             {
                 run.visit(&mut worker, block, Origin::Cached(block.index));
             }
-            while run.is_active() {
+            // The other threads take over parts of blocks.
+            while run.is_active() && thread.index() < self.decoders {
                 match next_unit(&scan) {
                     Ok(Some((ticket, unit))) => self.decode(&run, &mut worker, ticket, unit),
                     Ok(None) => break,

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::math::{ln, log10};
 use crate::mcmc::draws::Draws;
 
 /// Summary of the draws of one coefficient.
@@ -229,7 +230,7 @@ fn ess(chains: &[Vec<f64>]) -> f64 {
         t += 2;
     }
     let tau = -1.0 + 2.0 * correlations[..after_last].iter().sum::<f64>() + correlations[after_last];
-    total / tau.max(1.0 / total.log10())
+    total / tau.max(1.0 / log10(total))
 }
 
 fn mean_and_sd(values: &[f64]) -> (f64, f64) {
@@ -259,7 +260,7 @@ fn normal_quantile(p: f64) -> f64 {
     if q.abs() <= 0.425 {
         return q * CENTRAL.at(0.180625 - q * q);
     }
-    let r = (-p.min(1.0 - p).ln()).sqrt();
+    let r = (-ln(p.min(1.0 - p))).sqrt();
     let magnitude = if r <= 5.0 { MIDDLE.at(r - 1.6) } else { TAIL.at(r - 5.0) };
     magnitude.copysign(q)
 }

@@ -2,6 +2,7 @@
 
 use super::{Watch, Whitened, fill_normal};
 use crate::base::error::Result;
+use crate::base::math::{exp, ln, pow};
 use crate::base::rng::{Rng, open_unit};
 use crate::mcmc::Settings;
 use crate::mcmc::draws::{Chain, Stats};
@@ -26,12 +27,12 @@ pub(super) fn chain(
     let mut gradient = vec![0.0; dim];
     let mut value = whitened.start(&position, &mut gradient)?;
     let (mut noise, mut proposal, mut new_gradient) = (vec![0.0; dim], vec![0.0; dim], vec![0.0; dim]);
-    let mut log_step = -(dim.max(1) as f64).ln() / 6.0;
+    let mut log_step = -ln(dim.max(1) as f64) / 6.0;
     let mut kept = Chain::default();
     let mut acceptance_rate = Vec::with_capacity(settings.draws);
     let total = settings.warmup + settings.draws;
     for i in 0..total {
-        let step = log_step.exp();
+        let step = exp(log_step);
         let drift = 0.5 * step * step;
         fill_normal(&mut noise, rng);
         let mut forward = 0.0;
@@ -44,14 +45,14 @@ pub(super) fn chain(
             (0..dim).map(|d| ((position[d] - proposal[d] - drift * new_gradient[d]) / step).powi(2)).sum();
         let log_ratio = new_value - value + 0.5 * (forward - backward);
         // A proposal without a density gives NaN here and is rejected.
-        let acceptance = if log_ratio.is_nan() { 0.0 } else { log_ratio.min(0.0).exp() };
+        let acceptance = if log_ratio.is_nan() { 0.0 } else { exp(log_ratio.min(0.0)) };
         if open_unit(rng) <= acceptance {
             std::mem::swap(&mut position, &mut proposal);
             std::mem::swap(&mut gradient, &mut new_gradient);
             value = new_value;
         }
         if i < settings.warmup {
-            log_step += (acceptance - TARGET_ACCEPTANCE) * ((i + 1) as f64).powf(-0.6);
+            log_step += (acceptance - TARGET_ACCEPTANCE) * pow((i + 1) as f64, -0.6);
         } else {
             whitened.keep(&position, &mut kept.theta);
             kept.lp.push(value);
@@ -59,6 +60,6 @@ pub(super) fn chain(
         }
         watch.iteration(i, total)?;
     }
-    kept.stats = Stats::Metropolis { acceptance_rate, step_size: log_step.exp() };
+    kept.stats = Stats::Metropolis { acceptance_rate, step_size: exp(log_step) };
     Ok(kept)
 }

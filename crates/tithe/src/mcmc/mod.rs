@@ -12,14 +12,13 @@ pub mod psis;
 use std::fmt;
 use std::str::FromStr;
 
-use rand_distr::{Distribution, StandardNormal};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, ErrorKind, Result, Setting};
-use crate::base::machine::physical_memory;
+use crate::base::machine::memory_limit;
 use crate::base::progress::{Event, Observer};
-use crate::base::rng::{Purpose, Rng, Seed, open_unit};
+use crate::base::rng::{Purpose, Rng, Seed, open_unit, standard_normal};
 use crate::mcmc::draws::{Chain, Draws};
 use crate::model::{Gaussian, LogDensity};
 
@@ -121,7 +120,7 @@ impl Settings {
         // The coefficients of a draw, its density and its statistics.
         let bytes =
             (8 * dim as u64 + 64).saturating_mul(self.chains as u64).saturating_mul(self.draws as u64);
-        if bytes > physical_memory().unwrap_or(isize::MAX as u64) {
+        if bytes > memory_limit().unwrap_or(isize::MAX as u64) {
             let what =
                 format!("needs {:.0} GiB of memory, more than there is", bytes as f64 / (1u64 << 30) as f64);
             return Err(Error::setting(Setting::Draws, what));
@@ -256,6 +255,6 @@ fn dispersed(dim: usize, rng: &mut Rng) -> Vec<f64> {
 /// Standard normal numbers.
 pub(crate) fn fill_normal(values: &mut [f64], rng: &mut Rng) {
     for value in values {
-        *value = StandardNormal.sample(rng);
+        *value = standard_normal(rng);
     }
 }

@@ -6,6 +6,7 @@
 
 use super::{Watch, Whitened, dispersed, fill_normal};
 use crate::base::error::Result;
+use crate::base::math::{exp, ln, ln_1p, pow};
 use crate::base::rng::{Rng, open_unit};
 use crate::mcmc::Settings;
 use crate::mcmc::draws::{Chain, Stats};
@@ -234,7 +235,7 @@ impl Dynamics<'_> {
                 walk.diverging = true;
                 return Err(Stopped);
             }
-            walk.acceptance += (-rise).min(0.0).exp();
+            walk.acceptance += exp((-rise).min(0.0));
             return Ok(self.leaf(end, -rise));
         }
         let mut tree = self.grow(depth - 1, end, step, walk, rng)?;
@@ -245,7 +246,7 @@ impl Dynamics<'_> {
                 return Err(stopped);
             }
         };
-        let share = (next.log_weight - log_add(tree.log_weight, next.log_weight)).exp();
+        let share = exp(next.log_weight - log_add(tree.log_weight, next.log_weight));
         let accept = open_unit(rng) <= share;
         if self.join(&mut tree, next, accept) {
             Ok(tree)
@@ -276,7 +277,7 @@ impl Dynamics<'_> {
             };
             depth += 1;
             // A new half with at least the weight of the old one is always accepted: biased progressive sampling.
-            let accept = open_unit(rng) <= (next.log_weight - tree.log_weight).exp();
+            let accept = open_unit(rng) <= exp(next.log_weight - tree.log_weight);
             if !forward {
                 // Trees are joined in the direction of time in which `next` was integrated.
                 std::mem::swap(&mut tree.first, &mut tree.last);
@@ -310,7 +311,7 @@ impl Dynamics<'_> {
             let before = self.energy(&probe);
             self.leapfrog(&mut probe, step);
             let fall = before - self.energy(&probe);
-            let wanted = if fall > TARGET_ACCEPTANCE.ln() { 1 } else { -1 };
+            let wanted = if fall > ln(TARGET_ACCEPTANCE) { 1 } else { -1 };
             if direction != 0 && wanted != direction {
                 break;
             }
@@ -324,7 +325,7 @@ impl Dynamics<'_> {
 /// `ln(eᵃ + eᵇ)`.
 fn log_add(a: f64, b: f64) -> f64 {
     let (large, small) = if a > b { (a, b) } else { (b, a) };
-    large + (small - large).exp().ln_1p()
+    large + ln_1p(exp(small - large))
 }
 
 /// Nesterov's dual averaging of the logarithm of the step size (Hoffman and Gelman 2014, section 3.2).
@@ -348,7 +349,7 @@ impl DualAveraging {
         DualAveraging {
             target,
             diverging: 0.0,
-            centre: (10.0 * step).ln(),
+            centre: ln(10.0 * step),
             count: 0.0,
             error: 0.0,
             log_step_mean: 0.0,
@@ -373,13 +374,13 @@ impl DualAveraging {
         let weight = 1.0 / (self.count + DELAY);
         self.error = (1.0 - weight) * self.error + weight * (self.target - acceptance);
         let log_step = self.centre - self.count.sqrt() / SHRINKAGE * self.error;
-        let weight = self.count.powf(-DECAY);
+        let weight = pow(self.count, -DECAY);
         self.log_step_mean = weight * log_step + (1.0 - weight) * self.log_step_mean;
-        log_step.exp()
+        exp(log_step)
     }
 
     fn final_step(&self) -> f64 {
-        self.log_step_mean.exp()
+        exp(self.log_step_mean)
     }
 }
 

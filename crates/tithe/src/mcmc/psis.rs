@@ -1,5 +1,7 @@
 //! Pareto-smoothed importance weights (Vehtari et al. 2024), with ArviZ's conventions.
 
+use crate::base::math::{exp, exp_m1, ln, ln_1p};
+
 /// Smoothed importance weights and a measure of their reliability.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Psis {
@@ -23,18 +25,18 @@ impl Psis {
         order.sort_by(|&a, &b| x[a].total_cmp(&x[b]));
         let n = x.len() as f64;
         let tail = (n / 5.0).min(3.0 * n.sqrt()).ceil() as usize;
-        let cutoff = x[order[x.len().saturating_sub(tail + 1)]].max(f64::MIN_POSITIVE.ln());
+        let cutoff = x[order[x.len().saturating_sub(tail + 1)]].max(ln(f64::MIN_POSITIVE));
         let in_tail: Vec<usize> = order.into_iter().filter(|&i| x[i] > cutoff).collect();
         let mut k_hat = f64::INFINITY;
         if in_tail.len() > 4 {
-            let exceedances: Vec<f64> = in_tail.iter().map(|&i| x[i].exp() - cutoff.exp()).collect();
+            let exceedances: Vec<f64> = in_tail.iter().map(|&i| exp(x[i]) - exp(cutoff)).collect();
             let pareto = Pareto::fit(&exceedances);
             if pareto.shape.is_finite() {
                 k_hat = pareto.shape;
                 for (rank, &i) in in_tail.iter().enumerate() {
                     let p = (rank as f64 + 0.5) / in_tail.len() as f64;
                     // No smoothed weight exceeds the largest raw weight.
-                    x[i] = (pareto.quantile(p) + cutoff.exp()).ln().min(0.0);
+                    x[i] = ln(pareto.quantile(p) + exp(cutoff)).min(0.0);
                 }
             }
         }
@@ -44,14 +46,14 @@ impl Psis {
 
     /// Effective number of draws, `1/Σw²`.
     pub fn effective_draws(&self) -> f64 {
-        1.0 / self.log_weights.iter().map(|x| (2.0 * x).exp()).sum::<f64>()
+        1.0 / self.log_weights.iter().map(|x| exp(2.0 * x)).sum::<f64>()
     }
 }
 
 /// `ln Σ e^x` without overflow.
 fn log_sum_exp(x: &[f64]) -> f64 {
     let largest = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    largest + x.iter().map(|x| (x - largest).exp()).sum::<f64>().ln()
+    largest + ln(x.iter().map(|x| exp(x - largest)).sum::<f64>())
 }
 
 /// A generalised Pareto distribution.
@@ -66,17 +68,17 @@ impl Pareto {
         let n = x.len();
         let grid = 30 + (n as f64).sqrt() as usize;
         let quartile = x[((n as f64 / 4.0 + 0.5) as usize).saturating_sub(1)];
-        let shape_at = |b: f64| x.iter().map(|x| (-b * x).ln_1p()).sum::<f64>() / n as f64;
+        let shape_at = |b: f64| x.iter().map(|x| ln_1p(-b * x)).sum::<f64>() / n as f64;
         let candidates: Vec<(f64, f64)> = (1..=grid)
             .map(|i| {
                 let b = (1.0 - (grid as f64 / (i as f64 - 0.5)).sqrt()) / (3.0 * quartile) + 1.0 / x[n - 1];
                 let k = shape_at(b);
-                (b, n as f64 * ((-b / k).ln() - k - 1.0))
+                (b, n as f64 * (ln(-b / k) - k - 1.0))
             })
             .collect();
         let (mut total, mut sum) = (0.0, 0.0);
         for &(b, here) in &candidates {
-            let weight = 1.0 / candidates.iter().map(|(_, there)| (there - here).exp()).sum::<f64>();
+            let weight = 1.0 / candidates.iter().map(|(_, there)| exp(there - here)).sum::<f64>();
             if weight >= 10.0 * f64::EPSILON {
                 total += weight;
                 sum += weight * b;
@@ -88,11 +90,11 @@ impl Pareto {
     }
 
     fn quantile(&self, p: f64) -> f64 {
-        let log_survival = (-p).ln_1p();
+        let log_survival = ln_1p(-p);
         if self.shape.abs() < f64::EPSILON {
             -self.scale * log_survival
         } else {
-            self.scale * (-self.shape * log_survival).exp_m1() / self.shape
+            self.scale * exp_m1(-self.shape * log_survival) / self.shape
         }
     }
 }

@@ -7,11 +7,11 @@
 
 use std::borrow::Cow;
 
-use faer::linalg::solvers::Solve;
-use faer::{Mat, Side};
+use faer::Mat;
 use serde::{Deserialize, Serialize};
 
 use crate::base::error::Result;
+use crate::base::linear::{Cholesky, product};
 use crate::base::rng::{Rng, Seed};
 use crate::data::points::{Lane, Points, Tile};
 use crate::model::likelihood::Curvature;
@@ -96,8 +96,8 @@ pub(crate) fn is_uninformative(pilot: &Points, start: &Mode, prior_precision: &[
     let dim = pilot.dim();
     let features = LocalMap::new(start.theta.clone(), start.precision.as_ref())?.features(pilot);
     let one_row = features.leverages().iter().zip(pilot.weights()).any(|(share, w)| share * w > MOST_SHARE);
-    let the_prior = start.precision.llt(Side::Lower).is_ok_and(|factor| {
-        let covariance = factor.solve(Mat::<f64>::identity(dim, dim));
+    let the_prior = Cholesky::new(start.precision.as_ref()).is_some_and(|factor| {
+        let covariance = factor.inverse();
         (0..dim).any(|i| covariance[(i, i)] * prior_precision[i] > MOST_SHARE)
     });
     Ok(one_row || the_prior)
@@ -163,10 +163,10 @@ pub(crate) fn reweighted(guides: &Points, theta: &[f64], evaluated: &Curvature) 
             missing[(i, 0)] -= weight * pull * z[i];
         }
     }
-    let mut system = &pulls * pulls.transpose();
+    let mut system = product(pulls.as_ref(), pulls.transpose());
     add_ridge(&mut system);
-    let tilt = system.llt(Side::Lower).ok()?.solve(missing);
-    let changes = pulls.transpose() * tilt;
+    let tilt = Cholesky::new(system.as_ref())?.solve(missing);
+    let changes = product(pulls.transpose(), tilt.as_ref());
     let new =
         weights.iter().enumerate().map(|(m, w)| w * (1.0 + changes[(m, 0)] / w.sqrt()).clamp(0.1, 10.0));
     let mut guides = guides.clone();

@@ -1,8 +1,9 @@
 //! The normal distribution, as the approximation of a posterior and as the coordinates in which samplers move.
 
-use faer::{Mat, Side};
+use faer::Mat;
 
 use crate::base::error::Result;
+use crate::base::linear::Cholesky;
 use crate::base::math::{dot, vectorized};
 use crate::model::newton::{Mode, singular};
 use crate::model::prior::{Prior, Priors};
@@ -48,8 +49,8 @@ impl Gaussian {
     /// From a mean and the inverse of the covariance; `None` if that is not positive definite.
     pub(crate) fn from_precision(mean: Vec<f64>, precision: Mat<f64>) -> Option<Gaussian> {
         let dim = mean.len();
-        let lower = precision.llt(Side::Lower).ok()?;
-        let l = lower.L();
+        let lower = Cholesky::new(precision.as_ref())?;
+        let l = lower.lower();
         // C = L⁻ᵀ, column by column: Lᵀ c_j = e_j by back substitution.
         let mut factor = vec![0.0; dim * dim];
         for j in 0..dim {

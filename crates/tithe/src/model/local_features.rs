@@ -7,14 +7,13 @@
 //! same sum over the full data. The `d = D + D(D+1)/2` entries are never stored: `svec` is an isometry, so a sum of features is a vector
 //! and a symmetric matrix, and every inner product has a closed form.
 
-use faer::linalg::matmul::matmul;
-use faer::linalg::matmul::triangular::{BlockStructure, matmul as matmul_triangular};
-use faer::linalg::triangular_inverse::invert_lower_triangular;
-use faer::{Accum, Mat, MatRef, Par, Side};
+use faer::reborrow::ReborrowMut;
+use faer::{Mat, MatRef};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::linear::{Cholesky, add_lower_product, add_product, invert_lower, product};
 use crate::base::math::{exp_nonpositive, vectorized};
 use crate::data::points::{Lane, Points, TILE, Tile};
 
@@ -105,7 +104,7 @@ impl LocalMap {
     /// # Errors
     /// If the Hessian is not positive definite.
     pub fn new(theta: Vec<f64>, hessian: MatRef<'_, f64>) -> Result<LocalMap> {
-        let factor = hessian.llt(Side::Lower).map_err(|_| -> Error {
+        let factor = Cholesky::new(hessian).ok_or_else(|| -> Error {
             ErrorKind::Numerical {
                 what: "the Hessian of the log-posterior is not positive definite".to_string(),
                 help: Some(
@@ -114,9 +113,7 @@ impl LocalMap {
             }
             .into()
         })?;
-        let mut whitening = Mat::zeros(theta.len(), theta.len());
-        invert_lower_triangular(whitening.as_mut(), factor.L(), Par::Seq);
-        Ok(LocalMap { theta, whitening })
+        Ok(LocalMap { theta, whitening: invert_lower(factor.lower()) })
     }
 
     /// The pilot `θ̂`.
@@ -144,9 +141,9 @@ impl LocalMap {
     pub fn sum_of(&self, gradient: &[f64], curvature: MatRef<'_, f64>) -> LocalSum {
         let dim = self.dim();
         let gradient = Mat::from_fn(dim, 1, |i, _| gradient[i]);
-        let first = self.whitening.as_ref() * gradient;
-        let half = self.whitening.as_ref() * curvature;
-        let mut second = half * self.whitening.transpose() * 0.5;
+        let first = product(self.whitening.as_ref(), gradient.as_ref());
+        let half = product(self.whitening.as_ref(), curvature);
+        let mut second = product(half.as_ref(), self.whitening.transpose()) * 0.5;
         // Rounding makes the two triangles differ slightly; restore symmetry.
         for j in 0..dim {
             for i in 0..j {
@@ -393,17 +390,8 @@ impl LocalFeatures {
             }
             part.panel.iter_mut().zip(self.panel.col_as_slice(m)).for_each(|(sum, p)| *sum += weight * p);
         }
-        matmul_triangular(
-            part.second.as_mut(),
-            BlockStructure::TriangularLower,
-            Accum::Replace,
-            scaled.as_ref(),
-            BlockStructure::Rectangular,
-            self.directions.subcols(start, end - start).transpose(),
-            BlockStructure::Rectangular,
-            1.0,
-            Par::Seq,
-        );
+        let directions = self.directions.subcols(start, end - start);
+        add_lower_product(part.second.as_mut(), scaled.as_ref(), directions.transpose());
         part
     }
 
@@ -414,7 +402,7 @@ impl LocalFeatures {
             let start = chunk * CHUNK;
             let directions = self.directions.subcols(start, scores.len());
             let mut product = Mat::zeros(self.dim(), scores.len());
-            matmul(product.as_mut(), Accum::Replace, residual.second.as_ref(), directions, 1.0, Par::Seq);
+            add_product(product.as_mut(), residual.second.as_ref(), directions);
             for (r, score) in scores.iter_mut().enumerate() {
                 let m = start + r;
                 let (mut linear, mut quadratic) = (0.0, 0.0);
@@ -450,14 +438,8 @@ impl LocalFeatures {
         blocks.into_par_iter().enumerate().for_each(|(chunk, mut block)| {
             let start = chunk * CHUNK;
             let columns = block.ncols();
-            matmul(
-                block.as_mut(),
-                Accum::Replace,
-                self.directions.transpose(),
-                others.directions.subcols(start, columns),
-                1.0,
-                Par::Seq,
-            );
+            let others_directions = others.directions.subcols(start, columns);
+            add_product(block.rb_mut(), self.directions.transpose(), others_directions);
             for j in 0..columns {
                 let (g, h) = (0.5 * others.slopes[start + j], 0.25 * others.curvatures[start + j]);
                 for i in 0..rows {

@@ -1,11 +1,12 @@
 //! Newton's method, damped: finds the mode of a log-posterior, whether its likelihood is that of a few points or costs a
 //! pass over all data per evaluation.
 
-use faer::linalg::solvers::Solve;
-use faer::{Mat, Side};
+use faer::Mat;
 
 use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
-use crate::base::machine::physical_memory;
+use crate::base::linear::{Cholesky, product};
+use crate::base::machine::memory_limit;
+use crate::base::math::dot;
 use crate::data::points::Points;
 use crate::model::likelihood::Curvature;
 use crate::model::prior::{Prior, Priors};
@@ -101,7 +102,7 @@ pub(crate) fn normal_priors(precision: &[f64]) -> Priors {
 pub(crate) fn check_memory(dim: usize, threads: usize) -> Result<()> {
     // Every thread sums half a Hessian, 64 bytes per entry, and there are a few whole ones: an evaluation, a factor, a map.
     let bytes = (dim as u64).saturating_pow(2).saturating_mul(32 * threads as u64 + 64);
-    if bytes <= physical_memory().unwrap_or(isize::MAX as u64) {
+    if bytes <= memory_limit().unwrap_or(isize::MAX as u64) {
         return Ok(());
     }
     let gigabytes = bytes as f64 / (1u64 << 30) as f64;
@@ -216,12 +217,15 @@ impl Local {
 
     /// The change `‖H^{-½} ΔH H^{-½}‖` of the curvature since `earlier`, per standard deviation of the way from `theta` to here.
     fn bending_since(&self, earlier: &Local, theta: &[f64], here: &[f64]) -> f64 {
-        let Ok(factor) = self.precision.llt(Side::Lower) else { return f64::INFINITY };
+        let Some(factor) = Cholesky::new(self.precision.as_ref()) else { return f64::INFINITY };
         let change = factor.solve(&self.precision - &earlier.precision);
         let way = Mat::from_fn(theta.len(), 1, |i, _| here[i] - theta[i]);
         // The trace of (H⁻¹ΔH)², which is that of (H^{-½} ΔH H^{-½})².
-        let squared_change = (0..theta.len()).map(|i| change.row(i) * change.col(i)).sum::<f64>();
-        let squared_way = (way.transpose() * &self.precision * &way)[(0, 0)];
+        let turned = change.transpose().to_owned();
+        let squared_change =
+            (0..theta.len()).map(|i| dot(turned.col_as_slice(i), change.col_as_slice(i))).sum::<f64>();
+        let bent = product(self.precision.as_ref(), way.as_ref());
+        let squared_way = dot(way.col_as_slice(0), bent.col_as_slice(0));
         (squared_change / squared_way).sqrt()
     }
 
@@ -236,7 +240,7 @@ impl Local {
             }
             damped[(i, i)] += damping * self.precision[(i, i)].abs();
         }
-        let factor = damped.llt(Side::Lower).ok()?;
+        let factor = Cholesky::new(damped.as_ref())?;
         let step = factor.solve(Mat::from_fn(dim, 1, |i, _| self.gradient[i]));
         Some((0..dim).map(|i| step[(i, 0)]).collect())
     }

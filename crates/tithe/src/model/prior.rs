@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::base::error::{Error, Result, Setting, nearest_name};
+use crate::base::math::{exp, hypot, ln, ln_1p};
 
 /// The prior of one coefficient, centred at 0.
 ///
@@ -90,12 +91,10 @@ impl Prior {
             Prior::Normal { scale } => Prepared::Normal(PreparedNormal::new(scale, 0.0)),
             Prior::Cauchy { scale } => Prepared::student(1.0, scale),
             Prior::StudentT { degrees, scale } => Prepared::student(degrees, scale),
-            Prior::Laplace { scale } => {
-                Prepared::Laplace { rate: 1.0 / scale, constant: -(2.0 * scale).ln() }
-            }
+            Prior::Laplace { scale } => Prepared::Laplace { rate: 1.0 / scale, constant: -ln(2.0 * scale) },
             Prior::SpikeSlab { spike, slab, inclusion } => Prepared::Mixture {
-                narrow: PreparedNormal::new(spike, (1.0 - inclusion).ln()),
-                wide: PreparedNormal::new(slab, inclusion.ln()),
+                narrow: PreparedNormal::new(spike, ln(1.0 - inclusion)),
+                wide: PreparedNormal::new(slab, ln(inclusion)),
             },
         }
     }
@@ -105,10 +104,10 @@ impl Prior {
     pub(crate) fn smooth_local(&self, x: f64) -> Local {
         match *self {
             Prior::Laplace { scale } => {
-                let radius = x.hypot(0.1 * scale);
+                let radius = hypot(x, 0.1 * scale);
                 let fraction = 0.1 * scale / radius;
                 Local {
-                    value: -radius / scale - (2.0 * scale).ln(),
+                    value: -radius / scale - ln(2.0 * scale),
                     slope: -x / (radius * scale),
                     bend: -fraction * fraction / (radius * scale),
                 }
@@ -199,7 +198,7 @@ fn wrong(prior: impl fmt::Display, what: String) -> Error {
 
 /// `1/(1+e^{−x})`.
 fn logistic(x: f64) -> f64 {
-    if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) }
+    if x < 0.0 { exp(x) / (1.0 + exp(x)) } else { 1.0 / (1.0 + exp(-x)) }
 }
 
 /// A prior ready for fast evaluation; see [`Prior::prepared`].
@@ -245,7 +244,7 @@ impl PreparedNormal {
     fn new(scale: f64, log_probability: f64) -> PreparedNormal {
         PreparedNormal {
             precision: 1.0 / (scale * scale),
-            constant: log_probability - scale.ln() - 0.5 * (2.0 * PI).ln(),
+            constant: log_probability - ln(scale) - 0.5 * ln(2.0 * PI),
         }
     }
 
@@ -257,10 +256,8 @@ impl PreparedNormal {
 
 impl Prepared {
     fn student(degrees: f64, scale: f64) -> Prepared {
-        let constant = ln_gamma(0.5 * (degrees + 1.0))
-            - ln_gamma(0.5 * degrees)
-            - 0.5 * (degrees * PI).ln()
-            - scale.ln();
+        let constant =
+            ln_gamma(0.5 * (degrees + 1.0)) - ln_gamma(0.5 * degrees) - 0.5 * ln(degrees * PI) - ln(scale);
         Prepared::Student { degrees, precision: 1.0 / (degrees * scale * scale), constant }
     }
 
@@ -273,7 +270,7 @@ impl Prepared {
                 let u = x * x * precision;
                 let factor = (degrees + 1.0) * precision / (1.0 + u);
                 Local {
-                    value: constant - 0.5 * (degrees + 1.0) * u.ln_1p(),
+                    value: constant - 0.5 * (degrees + 1.0) * ln_1p(u),
                     slope: -factor * x,
                     bend: -factor * (1.0 - u) / (1.0 + u),
                 }
@@ -288,7 +285,7 @@ impl Prepared {
                 let p = logistic(wide.value - narrow.value);
                 let difference = wide.slope - narrow.slope;
                 Local {
-                    value: narrow.value.max(wide.value) + (-(wide.value - narrow.value).abs()).exp().ln_1p(),
+                    value: narrow.value.max(wide.value) + ln_1p(exp(-(wide.value - narrow.value).abs())),
                     slope: (1.0 - p) * narrow.slope + p * wide.slope,
                     // The mean of the second derivatives plus the variance of the slopes.
                     bend: (1.0 - p) * narrow.bend + p * wide.bend + p * (1.0 - p) * difference * difference,
@@ -301,7 +298,7 @@ impl Prepared {
 /// `ln Γ(x)` for `x > 0`, by Stirling's series after shifting `x` to where it is accurate to 1e-15.
 fn ln_gamma(x: f64) -> f64 {
     if x == 0.5 {
-        return 0.5 * PI.ln();
+        return 0.5 * ln(PI);
     }
     let (mut x, mut product) = (x, 1.0);
     while x < 16.0 {
@@ -310,7 +307,7 @@ fn ln_gamma(x: f64) -> f64 {
     }
     let i = 1.0 / (x * x);
     let series = (1.0 / 12.0 - i * (1.0 / 360.0 - i * (1.0 / 1260.0 - i * (1.0 / 1680.0 - i / 1188.0)))) / x;
-    (x - 0.5) * x.ln() - x + 0.5 * (PI.ln() + LN_2) + series - f64::ln(product)
+    (x - 0.5) * ln(x) - x + 0.5 * (ln(PI) + LN_2) + series - ln(product)
 }
 
 impl fmt::Display for Prior {

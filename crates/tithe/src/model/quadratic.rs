@@ -1,9 +1,9 @@
 //! A quadratic approximation of a log-likelihood: value, gradient and Hessian at one parameter, evaluated anywhere.
 
-use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
-use faer::{Mat, Par, Side};
+use faer::Mat;
 use serde::{Deserialize, Serialize};
 
+use crate::base::linear::{Cholesky, Eigen, product, solve_lower};
 use crate::model::likelihood::Curvature;
 
 /// `L(θ₀) + ∇L·(θ − θ₀) + ½(θ − θ₀)ᵀ∇²L(θ − θ₀)`.
@@ -49,15 +49,15 @@ impl Quadratic {
         // In directions whitened by the mean of the curvature without this and with it.
         let mut both = Mat::from_fn(dim, dim, |i, j| own.entry(i, j) + 0.5 * self.curvature.entry(i, j));
         add_ridge(&mut both);
-        let lower = both.llt(Side::Lower).ok()?;
+        let lower = Cholesky::new(both.as_ref())?;
         let mut half = Mat::from_fn(dim, dim, |i, j| self.curvature.entry(i, j));
-        solve_lower_triangular_in_place(lower.L(), half.as_mut(), Par::Seq);
+        solve_lower(lower.lower(), half.as_mut());
         let mut whitened = half.transpose().to_owned();
-        solve_lower_triangular_in_place(lower.L(), whitened.as_mut(), Par::Seq);
-        let eigen = whitened.self_adjoint_eigen(Side::Lower).ok()?;
-        let directions = lower.L() * eigen.U();
-        let scaled = Mat::from_fn(dim, dim, |i, j| directions[(i, j)] * eigen.S()[j].max(0.0));
-        let kept = scaled * directions.transpose();
+        solve_lower(lower.lower(), whitened.as_mut());
+        let eigen = Eigen::new(whitened.as_ref())?;
+        let directions = product(lower.lower(), eigen.vectors.as_ref());
+        let scaled = Mat::from_fn(dim, dim, |i, j| directions[(i, j)] * eigen.values[j].max(0.0));
+        let kept = product(scaled.as_ref(), directions.transpose());
         let mut concave = self.clone();
         for i in 0..dim {
             for j in 0..=i {

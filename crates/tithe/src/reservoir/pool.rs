@@ -11,6 +11,7 @@ use std::collections::BinaryHeap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::math::{exp_m1, ln};
 use crate::base::rng::{Rng, open_unit};
 use crate::data::points::{Lane, Points, Tile};
 
@@ -199,7 +200,7 @@ fn worst(heap: &BinaryHeap<Runner>, capacity: usize, limit: f64) -> f64 {
 
 /// The random key of a row: exponential with this rate, from a uniform number. Infinite for rate 0.
 fn key(rate: f64, unit: f64) -> f64 {
-    if rate > 0.0 { -unit.ln() / rate } else { f64::INFINITY }
+    if rate > 0.0 { -ln(unit) / rate } else { f64::INFINITY }
 }
 
 fn keep(heap: &mut BinaryHeap<Runner>, capacity: usize, runner: Runner) {
@@ -250,7 +251,7 @@ impl Pool {
             .map(|candidate| {
                 let expected = expected_keys(candidate.share, thresholds.share)
                     + expected_keys(candidate.norm, thresholds.norm);
-                let inclusion = -(-expected).exp_m1();
+                let inclusion = -exp_m1(-expected);
                 candidate.weight / inclusion.max(f64::MIN_POSITIVE)
             })
             .collect()

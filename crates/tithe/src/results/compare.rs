@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use faer::linalg::solvers::Solve;
-use faer::{Mat, Side};
+use faer::Mat;
 use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, ErrorKind, Result, Setting};
-use crate::base::math::{softplus_and_slope, vectorized};
+use crate::base::linear::{Cholesky, product};
+use crate::base::math::{ln, ln_1p, softplus_and_slope, vectorized};
 use crate::base::rng::{Purpose, Seed, open_unit};
 use crate::data::block::{Block, row_name};
 use crate::data::points::{Lane, TILE, Tile};
@@ -153,15 +153,13 @@ fn places(fit: &Fit, reference: &Fit) -> Result<Vec<usize>> {
 pub fn kl_of_normals(draws: &[f64], reference: &[f64], dim: usize) -> Option<f64> {
     let (mean, covariance) = mean_and_covariance(draws, dim)?;
     let (reference_mean, reference_covariance) = mean_and_covariance(reference, dim)?;
-    let factor = reference_covariance.llt(Side::Lower).ok()?;
-    let own_factor = covariance.llt(Side::Lower).ok()?;
+    let factor = Cholesky::new(reference_covariance.as_ref())?;
+    let own_factor = Cholesky::new(covariance.as_ref())?;
     let shift = Mat::from_fn(dim, 1, |i, _| mean[i] - reference_mean[i]);
-    let (whitened, ratio) = (factor.solve(&shift), factor.solve(&covariance));
+    let (whitened, ratio) = (factor.solve(shift.clone()), factor.solve(covariance));
     let distance: f64 = (0..dim).map(|i| shift[(i, 0)] * whitened[(i, 0)]).sum();
     let trace: f64 = (0..dim).map(|i| ratio[(i, i)]).sum();
-    let log_det = |factor: &faer::linalg::solvers::Llt<f64>| {
-        (0..dim).map(|i| 2.0 * factor.L()[(i, i)].ln()).sum::<f64>()
-    };
+    let log_det = |factor: &Cholesky| (0..dim).map(|i| 2.0 * ln(factor.lower()[(i, i)])).sum::<f64>();
     let kl = 0.5 * (trace - dim as f64 + distance + log_det(&factor) - log_det(&own_factor));
     kl.is_finite().then_some(kl.max(0.0))
 }
@@ -177,7 +175,7 @@ fn mean_and_covariance(draws: &[f64], dim: usize) -> Option<(Vec<f64>, Mat<f64>)
         mean.iter_mut().zip(x).for_each(|(sum, x)| *sum += x / rows as f64);
     }
     let centred = Mat::from_fn(rows, dim, |s, i| draws[s * dim + i] - mean[i]);
-    let products = centred.transpose() * &centred;
+    let products = product(centred.transpose(), centred.as_ref());
     let covariance = Mat::from_fn(dim, dim, |i, j| products[(i, j)] / (rows - 1) as f64);
     Some((mean, covariance))
 }
@@ -306,7 +304,7 @@ impl ScoreSums {
             let miss = miss[r] / theta.len() as f64;
             self.mass += tile.w[r];
             self.loss += tile.w[r] * loss[r];
-            self.log_score -= tile.w[r] * (-miss).ln_1p();
+            self.log_score -= tile.w[r] * ln_1p(-miss);
             self.brier += tile.w[r] * miss * miss;
         }
     }

@@ -2,10 +2,8 @@
 //!
 //! The result is a lower bound of the true supremum. Each round is one pass that evaluates many parameters.
 
-use rand_distr::{Distribution, StandardNormal};
-
 use crate::base::error::{Error, Result, Setting};
-use crate::base::rng::{Purpose, Rng, Seed, open_unit};
+use crate::base::rng::{Purpose, Rng, Seed, open_unit, standard_normal};
 use crate::coreset::Coreset;
 use crate::engine::Engine;
 use crate::mode::values::log_likelihoods;
@@ -82,7 +80,7 @@ pub fn largest_relative_error(engine: &impl Engine, coreset: &Coreset, seed: See
 
 /// A vector of the given length in a random direction.
 fn direction(dim: usize, length: f64, rng: &mut Rng) -> Vec<f64> {
-    let step: Vec<f64> = (0..dim).map(|_| StandardNormal.sample(rng)).collect();
+    let step: Vec<f64> = (0..dim).map(|_| standard_normal(rng)).collect();
     let norm = step.iter().map(|x: &f64| x * x).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
     step.iter().map(|x| x * length / norm).collect()
 }

@@ -7,17 +7,15 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, UInt32Type};
-use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, RecordBatch, UInt32Array};
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use parquet::file::reader::ChunkReader;
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, UInt32Array};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::base::error::{Error, Operation, Remedy, Result};
+use crate::base::error::{Error, ErrorKind, Operation, Result};
+use crate::data::block::Column;
 use crate::data::sink::Output;
-use crate::data::sink::parquet::{MEMORY, VERSION, read_metadata, table, write_table, wrong_file};
+use crate::data::sink::parquet::{MEMORY, VERSION, table, write_table};
+use crate::data::sink::stored::{FileKind, Stored};
 use crate::data::source::Input;
 use crate::encoding::Encoding;
 use crate::mcmc::diagnostics;
@@ -27,7 +25,8 @@ use crate::mcmc::{Sampler, Settings};
 use crate::model::Priors;
 use crate::results::fit::{Basis, Fit};
 
-pub(super) const POSTERIOR: &str = "posterior";
+const POSTERIOR: FileKind =
+    FileKind { name: "posterior", made_by: ("make a posterior", Operation::Fit), again: "fit it again" };
 
 /// The metadata of a posterior file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -65,11 +64,19 @@ pub fn prior_scale(encoding: &Encoding) -> &'static str {
 
 /// The name of a column that is not a coefficient, made different from all coefficients.
 pub(super) fn own_name(name: &str, coefficients: &[String]) -> String {
-    if coefficients.iter().any(|known| known == name) { format!("stats.{name}") } else { name.to_string() }
+    let mut own = name.to_string();
+    while coefficients.contains(&own) {
+        own = format!("stats.{own}");
+    }
+    own
 }
 
 /// Writes a posterior. The same posterior always gives the same bytes.
+///
+/// # Errors
+/// If the file cannot be written, or a draw is not finite: such a posterior could not be read back.
 pub fn write_posterior(fit: &Fit, mut output: Output) -> Result<()> {
+    check_finite(fit)?;
     let written = write_to(fit, output.file_mut());
     written.map_err(|error| Error::io("write", output.path(), error))?;
     output.commit()
@@ -77,6 +84,7 @@ pub fn write_posterior(fit: &Fit, mut output: Output) -> Result<()> {
 
 /// The bytes of a posterior's file.
 pub fn posterior_bytes(fit: &Fit) -> Result<Vec<u8>> {
+    check_finite(fit)?;
     let mut bytes = Vec::new();
     write_to(fit, &mut bytes).map_err(|error| Error::io("write", MEMORY, error))?;
     Ok(bytes)
@@ -87,11 +95,22 @@ pub fn posterior_table(fit: &Fit) -> Result<RecordBatch> {
     table(columns(&fit.draws)).map_err(|error| Error::malformed(Path::new(MEMORY), error.to_string()))
 }
 
+fn check_finite(fit: &Fit) -> Result<()> {
+    match not_finite(&fit.draws) {
+        None => Ok(()),
+        Some(what) => Err(ErrorKind::Numerical {
+            what: format!("the posterior {what}"),
+            help: Some("standardise the columns, or use a narrower prior".into()),
+        }
+        .into()),
+    }
+}
+
 fn write_to(fit: &Fit, file: impl Write + Send) -> std::io::Result<()> {
     let names = &fit.draws.names;
     let (center, scale) = fit.encoding.transform();
     let metadata = Metadata {
-        file: POSTERIOR.to_string(),
+        file: POSTERIOR.name.to_string(),
         version: VERSION,
         sampler: fit.sampler,
         settings: fit.settings,
@@ -167,21 +186,19 @@ pub fn read_posterior(path: &Path) -> Result<Fit> {
 
 /// Reads a posterior from anything that has the bytes of its file.
 pub fn read_posterior_from(input: &Input) -> Result<Fit> {
-    let path = input.path();
-    let metadata = read_metadata(input)?;
-    if metadata.kind != POSTERIOR {
-        let what = format!("is a {}, not a posterior", metadata.kind);
-        return Err(wrong_file(path, &what, Remedy::run("make a posterior", Operation::Fit)));
+    let mut stored = Stored::open(input, POSTERIOR)?;
+    let metadata: Metadata = stored.metadata()?;
+    if let Some(what) = metadata.encoding.fault() {
+        return Err(stored.damaged(what));
     }
-    let damaged = |what: String| wrong_file(path, &what, "fit it again");
-    let metadata: Metadata = serde_json::from_value(metadata.json)
-        .map_err(|error| damaged(format!("has damaged metadata: {error}")))?;
-    let batches = read_batches(input.open()?).map_err(|error| damaged(format!("cannot be read: {error}")))?;
-    let table = Columns { batches };
     let names = metadata.encoding.distinct_names()?;
-    let draws = table
-        .draws(&names, metadata.settings, metadata.sampler)
-        .map_err(|column| damaged(format!("has no column '{column}', or some of its values")))?;
+    if let Some(what) = metadata.fault(&names) {
+        return Err(stored.damaged(what));
+    }
+    let draws = read_draws(&stored, &names, metadata.settings, metadata.sampler)?;
+    if let Some(what) = not_finite(&draws) {
+        return Err(stored.damaged(what));
+    }
     Ok(Fit {
         summary: diagnostics::summary(&draws),
         draws,
@@ -194,95 +211,108 @@ pub fn read_posterior_from(input: &Input) -> Result<Fit> {
     })
 }
 
-fn read_batches(file: impl ChunkReader + 'static) -> parquet::errors::Result<Vec<RecordBatch>> {
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file)?.build()?;
-    reader.map(|batch| batch.map_err(Into::into)).collect()
+impl Metadata {
+    /// What is wrong with the metadata of a posterior with these coefficients, as the rest of a sentence that begins with
+    /// the file; `None` if nothing is.
+    fn fault(&self, names: &[String]) -> Option<String> {
+        if !self.priors.iter().map(|named| &named.coefficient).eq(names) {
+            return Some("has priors of other coefficients".to_string());
+        }
+        if let Some(error) = self.priors.iter().find_map(|named| named.prior.check().err()) {
+            return Some(format!("has a prior that cannot be ({error})"));
+        }
+        if self.settings.check().is_err() {
+            return Some("records no chains or no draws".to_string());
+        }
+        self.basis.fault(names.len())
+    }
 }
 
-/// The columns of a posterior file that was read.
-struct Columns {
-    batches: Vec<RecordBatch>,
+/// The first draw that is not finite, as the rest of a sentence that begins with the file; `None` if all are.
+fn not_finite(draws: &Draws) -> Option<String> {
+    for (number, chain) in draws.chains.iter().enumerate() {
+        let in_draw = |draw: usize| format!("draw {} of chain {}", draw + 1, number + 1);
+        let bad = chain.theta.iter().position(|value| !value.is_finite());
+        if let Some(at) = bad.filter(|_| draws.dim() > 0) {
+            let (draw, name) = (at / draws.dim(), &draws.names[at % draws.dim()]);
+            let value = chain.theta[at];
+            return Some(format!("has the value {value} of '{name}' in {}", in_draw(draw)));
+        }
+        if let Some(draw) = chain.lp.iter().position(|value| !value.is_finite()) {
+            return Some(format!("has the log-density {} in {}", chain.lp[draw], in_draw(draw)));
+        }
+    }
+    None
 }
 
-/// The error for a column that is absent or has missing values.
-type Lost<T> = std::result::Result<T, String>;
-
-impl Columns {
-    fn draws(&self, names: &[String], settings: Settings, sampler: Sampler) -> Lost<Draws> {
-        let per_chain = settings.draws.max(1);
-        let own = |name: &str| own_name(name, names);
-        let coefficients = names.iter().map(|name| self.numbers(name)).collect::<Lost<Vec<_>>>()?;
-        let lp = self.numbers(&own("lp"))?;
-        if lp.len() != settings.chains.saturating_mul(settings.draws) {
-            return Err(own("lp"));
+/// The draws of a posterior file.
+fn read_draws(stored: &Stored<'_>, names: &[String], settings: Settings, sampler: Sampler) -> Result<Draws> {
+    let (chains, per_chain) = (settings.chains, settings.draws);
+    let expected = (chains as u64).saturating_mul(per_chain as u64);
+    if stored.rows() != expected {
+        let what = format!("has {} draws where its metadata has {expected}", stored.rows());
+        return Err(stored.damaged(what));
+    }
+    let statistics: &[&str] = match sampler {
+        Sampler::Laplace => &["chain", "draw", "lp"],
+        Sampler::Mala { .. } => &["chain", "draw", "lp", "acceptance_rate", "step_size"],
+        Sampler::Nuts => &[
+            "chain",
+            "draw",
+            "lp",
+            "acceptance_rate",
+            "step_size",
+            "energy",
+            "diverging",
+            "reached_max_treedepth",
+            "tree_depth",
+            "n_steps",
+        ],
+    };
+    let own: Vec<String> = statistics.iter().map(|name| own_name(name, names)).collect();
+    let wanted: Vec<&str> = names.iter().chain(&own).map(String::as_str).collect();
+    let (_, segment) = stored.columns(&wanted)?;
+    let mut columns = Vec::with_capacity(wanted.len());
+    for (name, column) in wanted.iter().zip(&segment.columns) {
+        match column {
+            Column::Number(values) => columns.push(values),
+            Column::Text { .. } => return Err(stored.damaged(format!("holds text in its column '{name}'"))),
         }
-        if let Some(short) = coefficients.iter().position(|values| values.len() != lp.len()) {
-            return Err(names[short].clone());
-        }
-        let mut chains: Vec<Chain> = lp
-            .chunks(per_chain)
-            .enumerate()
-            .map(|(c, lp)| Chain {
-                theta: (c * per_chain..(c + 1) * per_chain)
-                    .flat_map(|row| coefficients.iter().map(move |values| values[row]))
-                    .collect(),
-                lp: lp.to_vec(),
-                stats: Stats::Independent,
-            })
-            .collect();
-        if sampler == Sampler::Laplace {
-            return Ok(Draws { names: names.to_vec(), chains });
-        }
-        let rates = self.numbers(&own("acceptance_rate"))?;
-        let sizes = self.numbers(&own("step_size"))?;
-        let hamiltonian = match sampler {
-            Sampler::Nuts => Some((
-                self.truths(&own("diverging"))?,
-                self.numbers(&own("energy"))?,
-                self.counts(&own("tree_depth"))?,
-                self.counts(&own("n_steps"))?,
-                self.truths(&own("reached_max_treedepth"))?,
-            )),
-            _ => None,
+    }
+    // One column per coefficient, then one per statistic.
+    let (coefficients, statistics) = columns.split_at(names.len());
+    let chain = |c: usize| {
+        let rows = c * per_chain..(c + 1) * per_chain;
+        let numbers = |at: usize| statistics[at][rows.clone()].to_vec();
+        let counts = |at: usize| statistics[at][rows.clone()].iter().map(|count| *count as u32).collect();
+        let truths = |at: usize| statistics[at][rows.clone()].iter().map(|truth| *truth == 1.0).collect();
+        let stats = match sampler {
+            Sampler::Laplace => Stats::Independent,
+            Sampler::Mala { .. } => {
+                Stats::Metropolis { acceptance_rate: numbers(3), step_size: statistics[4][rows.start] }
+            }
+            Sampler::Nuts => Stats::Hamiltonian {
+                acceptance_rate: numbers(3),
+                step_size: statistics[4][rows.start],
+                energy: numbers(5),
+                diverging: truths(6),
+                reached_max_treedepth: truths(7),
+                tree_depth: counts(8),
+                n_steps: counts(9),
+            },
         };
-        for (c, chain) in chains.iter_mut().enumerate() {
-            let rows = c * per_chain..(c + 1) * per_chain;
-            let acceptance_rate = rates.get(rows.clone()).ok_or("acceptance_rate")?.to_vec();
-            let step_size = *sizes.get(rows.start).ok_or("step_size")?;
-            chain.stats = match &hamiltonian {
-                None => Stats::Metropolis { acceptance_rate, step_size },
-                Some((diverging, energy, tree_depth, n_steps, cut)) => Stats::Hamiltonian {
-                    acceptance_rate,
-                    diverging: diverging.get(rows.clone()).ok_or("diverging")?.to_vec(),
-                    energy: energy.get(rows.clone()).ok_or("energy")?.to_vec(),
-                    tree_depth: tree_depth.get(rows.clone()).ok_or("tree_depth")?.to_vec(),
-                    n_steps: n_steps.get(rows.clone()).ok_or("n_steps")?.to_vec(),
-                    step_size,
-                    reached_max_treedepth: cut.get(rows.clone()).ok_or("reached_max_treedepth")?.to_vec(),
-                },
-            };
-        }
-        Ok(Draws { names: names.to_vec(), chains })
+        let theta = rows.clone().flat_map(|row| coefficients.iter().map(move |values| values[row])).collect();
+        Chain { theta, lp: numbers(2), stats }
+    };
+    let place = |row: usize| [(row / per_chain) as f64, (row % per_chain) as f64];
+    if let Some(row) = (0..segment.len).find(|&row| [statistics[0][row], statistics[1][row]] != place(row)) {
+        let what = format!("has its draws in another order: row {} is not where it should be", row + 1);
+        return Err(stored.damaged(what));
     }
-
-    fn all<T>(&self, name: &str, values: impl Fn(&ArrayRef) -> Option<Vec<T>>) -> Lost<Vec<T>> {
-        let mut all = Vec::new();
-        for batch in &self.batches {
-            let array = batch.column_by_name(name).filter(|array| array.null_count() == 0);
-            all.extend(array.and_then(&values).ok_or_else(|| name.to_string())?);
-        }
-        Ok(all)
+    // The statistics only describe the draws, but a missing one is damage as well.
+    let missing = statistics.iter().position(|values| values.iter().any(|value| value.is_nan()));
+    if let Some(at) = missing.filter(|at| *at > 2) {
+        return Err(stored.damaged(format!("has lost values of its column '{}'", own[at])));
     }
-
-    fn numbers(&self, name: &str) -> Lost<Vec<f64>> {
-        self.all(name, |array| Some(array.as_primitive_opt::<Float64Type>()?.values().to_vec()))
-    }
-
-    fn counts(&self, name: &str) -> Lost<Vec<u32>> {
-        self.all(name, |array| Some(array.as_primitive_opt::<UInt32Type>()?.values().to_vec()))
-    }
-
-    fn truths(&self, name: &str) -> Lost<Vec<bool>> {
-        self.all(name, |array| Some(array.as_boolean_opt()?.values().iter().collect()))
-    }
+    Ok(Draws { names: names.to_vec(), chains: (0..chains).map(chain).collect() })
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::error::{ErrorKind, Help, Operation, Remedy, Result, Setting};
 use crate::base::progress::{Event, Observer};
 use crate::base::rng::Seed;
+use crate::coreset::check::MOST_ROWS;
 use crate::coreset::{CalibrationFacts, Coreset, Provenance};
 use crate::data::block::Block;
 use crate::data::fingerprint::Fingerprint;
@@ -120,6 +121,18 @@ impl Basis {
         match self {
             Basis::Coreset { provenance, .. } => provenance.fingerprint,
             Basis::Data { fingerprint, .. } => *fingerprint,
+        }
+    }
+
+    /// What is wrong with this record for `dim` coefficients, as the rest of a sentence that begins with the file; `None` if
+    /// nothing is.
+    pub(crate) fn fault(&self, dim: usize) -> Option<String> {
+        match self {
+            Basis::Coreset { provenance, .. } => provenance.fault(dim),
+            Basis::Data { rows, rows_read, mass, .. } => {
+                let sound = rows <= rows_read && *rows_read <= MOST_ROWS && mass.is_finite() && *mass > 0.0;
+                (!sound).then(|| format!("records {rows} rows in use, of {rows_read} rows read"))
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, Result, Setting};
+use crate::base::math::exp;
 
 /// The largest number of monomials held in memory; beyond it, the kernel is summed over pairs of draws.
 const MOST_MONOMIALS: usize = 1 << 22;
@@ -122,7 +123,7 @@ impl Kernel {
             }
             Kernel::Gaussian { scale } => {
                 let square: f64 = x.iter().zip(y).map(|(x, y)| (x - y) * (x - y)).sum();
-                (-0.5 * square / (scale * scale)).exp()
+                exp(-0.5 * square / (scale * scale))
             }
         }
     }

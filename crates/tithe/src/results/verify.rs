@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, ErrorKind, Remedy, Result, Setting};
+use crate::base::math::exp;
 use crate::encoding::full_data::Identity;
 use crate::engine::Engine;
 use crate::mcmc::psis::Psis;
@@ -98,7 +99,7 @@ impl Verification {
 
     /// The importance weights; they sum to 1.
     pub fn weights(&self) -> Vec<f64> {
-        self.psis.log_weights.iter().map(|x| x.exp()).collect()
+        self.psis.log_weights.iter().map(|x| exp(*x)).collect()
     }
 }
 
@@ -152,7 +153,7 @@ pub fn verify(engine: &impl Engine, fit: &Fit, settings: &VerifySettings) -> Res
             .collect()
     };
     let drawn = figures(&vec![1.0 / wanted as f64; wanted]);
-    let corrected = figures(&psis.log_weights.iter().map(|x| x.exp()).collect::<Vec<_>>());
+    let corrected = figures(&psis.log_weights.iter().map(|x| exp(*x)).collect::<Vec<_>>());
     let judgement = match kl {
         _ if kl <= Threshold::INDISTINGUISHABLE.kl => Judgement::Indistinguishable,
         _ if kl <= Threshold::GOOD.kl && psis.k_hat < TRUSTED => Judgement::Good,

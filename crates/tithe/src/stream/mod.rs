@@ -371,7 +371,7 @@ impl Stream {
                 part.rows
             }
             None => {
-                self.manifest.parts.push(PartRecord { name: name.to_string(), rows: 0 });
+                self.manifest.parts.push(PartRecord { name: name.to_string(), rows: 0, damaged: false });
                 0
             }
         }
@@ -381,6 +381,19 @@ impl Stream {
     #[doc(hidden)]
     pub fn parts(&self) -> impl Iterator<Item = &str> {
         self.manifest.parts.iter().map(|part| part.name.as_str())
+    }
+
+    /// The part that was being read at the last save, if it may have more rows.
+    pub fn unfinished_part(&self) -> Option<&str> {
+        self.manifest.parts.last().filter(|part| !part.damaged).map(|part| part.name.as_str())
+    }
+
+    /// Skips the rest of the current part because it cannot be read, and counts it as one bad row.
+    pub fn skip_part(&mut self) -> u64 {
+        if let Some(part) = self.manifest.parts.last_mut() {
+            part.damaged = true;
+        }
+        self.skip_bad_row()
     }
 
     /// Counts a row that could not be read and is skipped.

@@ -6,6 +6,7 @@
 //! newest manifest that does not need it is kept as well, so that damage to one file loses only the rows since then.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use arrow_schema::DataType;
@@ -18,6 +19,7 @@ use crate::coreset::file::{read_coreset, write_coreset};
 use crate::data::block::{Field, Kind, Segment};
 use crate::data::fingerprint::Fingerprint;
 use crate::data::sink::Output;
+use crate::data::sink::output::sync_folder;
 use crate::data::sink::rows::{read_rows, write_rows};
 use crate::encoding::Encoding;
 use crate::stream::tree::Carried;
@@ -71,6 +73,9 @@ pub(super) struct Layout {
 pub(super) struct PartRecord {
     pub name: String,
     pub rows: u64,
+    /// True if the rest of the file could not be read and was skipped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub damaged: bool,
 }
 
 /// The contents of a state's manifest.
@@ -211,6 +216,9 @@ impl Directory {
     pub fn lock(&self) -> Result<File> {
         fs::create_dir_all(&self.path).map_err(|error| Error::io("make the directory", &self.path, error))?;
         let path = self.path.join(LOCK);
+        if path.is_symlink() {
+            return Err(self.refused("has a link in place of its lock", Remedy::OtherState));
+        }
         let file = File::options().create(true).truncate(false).write(true).open(&path);
         let file = file.map_err(|error| Error::io("write", &path, error))?;
         match file.try_lock() {
@@ -272,6 +280,9 @@ impl Directory {
     pub fn content(&self, manifest: &Manifest) -> Result<Content> {
         let checked = |named: &Named| {
             let path = self.path.join(&named.file);
+            if !is_content(&named.file) || named.file.contains(['/', '\\']) {
+                return Err(self.damaged(&path, "is no file of a state"));
+            }
             let bytes = fs::read(&path).map_err(|error| match error.kind() {
                 std::io::ErrorKind::NotFound => self.damaged(&path, "is missing"),
                 _ => Error::io("read", &path, error),
@@ -326,7 +337,7 @@ impl Directory {
 
     fn write(&self, name: String, write: impl FnOnce(Output) -> Result<()>) -> Result<Named> {
         let path = self.path.join(&name);
-        let output = Output::create(&path)?;
+        let output = Output::in_state(&path)?;
         write(output)?;
         let bytes = fs::read(&path).map_err(|error| Error::io("read", &path, error))?;
         Ok(Named { file: name, checksum: Fingerprint::of_bytes(&bytes) })
@@ -338,17 +349,18 @@ impl Directory {
         let current = self.path.join(MANIFEST);
         let text = manifest.to_text().map_err(|error| Error::io("write", &current, error.into()))?;
         let copy = self.path.join(format!("manifest-{:015}.json", manifest.sequence));
-        Output::create(&current)?.write(text.as_bytes())?;
+        Output::in_state(&current)?.write(text.as_bytes())?;
         self.sync()?;
         // The copy is only for repairs: a crash or a full disk may damage or prevent it, and the state is valid without it.
-        let _ = fs::write(&copy, &text);
+        // It replaces whatever has its name: a link must not be followed to another file.
+        let _ = fs::remove_file(&copy);
+        let _ = File::create_new(&copy).and_then(|mut file| file.write_all(text.as_bytes()));
         Ok(())
     }
 
     /// Makes renames durable by syncing the directory.
     fn sync(&self) -> Result<()> {
-        let directory = File::open(&self.path).and_then(|directory| directory.sync_all());
-        directory.map_err(|error| Error::io("write", &self.path, error))
+        sync_folder(&self.path)
     }
 
     /// Earlier manifests that are undamaged, the newest first.

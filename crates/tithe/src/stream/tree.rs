@@ -17,6 +17,7 @@ use rand::Rng as _;
 use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, Remedy, Result, Setting};
+use crate::base::math::{exp_m1, ln_1p};
 use crate::base::progress::Observer;
 use crate::base::rng::{Purpose, Seed};
 use crate::coreset::build::{BuildSettings, Built, build_task};
@@ -360,7 +361,7 @@ impl Node {
         let Size::Guarantee { epsilon, delta, constant } = size else { return size };
         let share = |n: u64| 6.0 / (std::f64::consts::PI * (n as f64 + 1.0)).powi(2);
         Size::Guarantee {
-            epsilon: (epsilon.ln_1p() * share(self.level)).exp_m1(),
+            epsilon: exp_m1(ln_1p(epsilon) * share(self.level)),
             delta: delta * share(self.level) * share(self.index),
             constant,
         }

@@ -9,11 +9,12 @@
 //! In the directions whitened by `H` the coreset's Hessian should be the identity: an eigenvalue far below 1 is a direction
 //! about which the coreset has too little information, which a quadratic prediction can hide and this cannot.
 
-use faer::linalg::solvers::Solve;
-use faer::{Mat, MatRef, Par, Side};
+use faer::{Mat, MatRef};
 use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::linear::{Cholesky, Eigen, solve_lower, solve_lower_transposed};
+use crate::base::math::{ln_1p, log10, pow};
 use crate::data::points::Points;
 use crate::mcmc::discrepancy::Discrepancy;
 use crate::model::Gaussian;
@@ -202,27 +203,28 @@ fn not_positive_definite(whose: &str) -> Error {
 /// The certificate for two Gaussian approximations.
 fn compare(own: &Gaussian, full: &Gaussian, rows: usize, predicted_kl: Option<f64>) -> Result<Certificate> {
     let dim = full.dim();
-    let factor = full.precision().llt(Side::Lower).map_err(|_| not_positive_definite("the full data's"))?;
-    let own_factor = own.precision().llt(Side::Lower).map_err(|_| not_positive_definite("the coreset's"))?;
+    let factor_of = |gaussian: &Gaussian, whose| {
+        Cholesky::new(gaussian.precision().as_ref()).ok_or_else(|| not_positive_definite(whose))
+    };
+    let (factor, own_factor) = (factor_of(full, "the full data's")?, factor_of(own, "the coreset's")?);
     // The coreset's Hessian whitened by the full one: L⁻¹ H̃ L⁻ᵀ.
     let mut half = own.precision().clone();
-    faer::linalg::triangular_solve::solve_lower_triangular_in_place(factor.L(), half.as_mut(), Par::Seq);
+    solve_lower(factor.lower(), half.as_mut());
     let mut whitened = half.transpose().to_owned();
-    faer::linalg::triangular_solve::solve_lower_triangular_in_place(factor.L(), whitened.as_mut(), Par::Seq);
-    let eigen = whitened.self_adjoint_eigen(Side::Lower).map_err(|_| {
+    solve_lower(factor.lower(), whitened.as_mut());
+    let eigen = Eigen::new(whitened.as_ref()).ok_or_else(|| {
         Error::from(ErrorKind::Numerical {
             what: "no eigenvalues of the coreset's Hessian".to_string(),
             help: None,
         })
     })?;
     // Smaller eigenvalues are rounding errors, and may be negative.
-    let values: Vec<f64> = (0..dim).map(|i| eigen.S()[i].max(f64::EPSILON)).collect();
+    let values: Vec<f64> = eigen.values.iter().map(|value| value.max(f64::EPSILON)).collect();
     let shift: Vec<f64> = own.mean().iter().zip(full.mean()).map(|(a, b)| a - b).collect();
     let mut kl = 0.5 * quadratic(full.precision().as_ref(), &shift);
     // ½(1/e − 1 + ln e) without cancellation where e is near 1.
-    kl += values.iter().map(|&e| 0.5 * ((1.0 - e) / e + (e - 1.0).ln_1p())).sum::<f64>();
-    let covariance = factor.solve(Mat::<f64>::identity(dim, dim));
-    let own_covariance = own_factor.solve(Mat::<f64>::identity(dim, dim));
+    kl += values.iter().map(|&e| 0.5 * ((1.0 - e) / e + ln_1p(e - 1.0))).sum::<f64>();
+    let (covariance, own_covariance) = (factor.inverse(), own_factor.inverse());
     let sd: Vec<f64> = (0..dim).map(|i| covariance[(i, i)].sqrt()).collect();
     let mean_shifts = (0..dim).map(|i| shift[i] / sd[i]).collect();
     let sd_ratios = (0..dim).map(|i| own_covariance[(i, i)].sqrt() / sd[i]).collect();
@@ -230,12 +232,8 @@ fn compare(own: &Gaussian, full: &Gaussian, rows: usize, predicted_kl: Option<f6
         .filter(|&i| values[i] < DEFICIENT)
         .map(|i| {
             // The direction in parameter space, L⁻ᵀv, each coefficient in units of its standard deviation.
-            let mut direction = Mat::from_fn(dim, 1, |j, _| eigen.U()[(j, i)]);
-            faer::linalg::triangular_solve::solve_upper_triangular_in_place(
-                factor.L().transpose(),
-                direction.as_mut(),
-                Par::Seq,
-            );
+            let mut direction = Mat::from_fn(dim, 1, |j, _| eigen.vectors[(j, i)]);
+            solve_lower_transposed(factor.lower(), direction.as_mut());
             Deficiency {
                 information: values[i],
                 coefficients: loadings((0..dim).map(|j| direction[(j, 0)] / sd[j])),
@@ -276,10 +274,10 @@ fn verdict(kl: f64, mean_error: f64, is_reliable: bool, dim: usize, rows: usize)
     } else {
         // A rule of thumb: half as many rows again, doubled for every factor of 10 that the KL is too large, and never fewer
         // than ten for each coefficient.
-        let decades = (kl / Threshold::GOOD.kl).log10().clamp(0.0, 2.0);
-        let wanted = rows as f64 * 1.5 * 2f64.powf(decades);
+        let decades = log10(kl / Threshold::GOOD.kl).clamp(0.0, 2.0);
+        let wanted = rows as f64 * 1.5 * pow(2.0, decades);
         let wanted = wanted.max(10.0 * dim as f64);
-        let unit = 10f64.powf(wanted.log10().floor() - 1.0).max(1.0);
+        let unit = pow(10.0, log10(wanted).floor() - 1.0).max(1.0);
         Verdict::TooSmall { try_size: ((wanted / unit).ceil() * unit) as usize }
     }
 }

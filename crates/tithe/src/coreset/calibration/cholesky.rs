@@ -1,9 +1,10 @@
 //! A Cholesky factor in place on all cores, by blocks of fixed size: the same bits on any number of threads.
 
-use faer::linalg::matmul::matmul;
-use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
-use faer::{Accum, Mat, Par, Side};
+use faer::Mat;
+use faer::reborrow::{Reborrow, ReborrowMut};
 use rayon::prelude::*;
+
+use crate::base::linear::{Cholesky, solve_lower_from_right, subtract_product};
 
 /// Columns in a block.
 const BLOCK: usize = 192;
@@ -16,8 +17,8 @@ pub(crate) fn factor(matrix: &mut Mat<f64>) -> bool {
         let width = BLOCK.min(order - start);
         let rest = matrix.as_mut().submatrix_mut(start, start, order - start, order - start);
         let (mut top, _, panel, trailing) = rest.split_at_mut(width, width);
-        let Ok(corner) = top.as_ref().llt(Side::Lower) else { return false };
-        top.copy_from(corner.L());
+        let Some(corner) = Cholesky::new(top.rb()) else { return false };
+        top.copy_from(corner.lower());
         // The panel: each strip of rows separately.
         let lower = top.as_ref();
         let mut strips = Vec::new();
@@ -28,9 +29,7 @@ pub(crate) fn factor(matrix: &mut Mat<f64>) -> bool {
             strips.push(strip);
             remaining = after;
         }
-        strips.par_iter_mut().for_each(|strip| {
-            solve_lower_triangular_in_place(lower, strip.as_mut().transpose_mut(), Par::Seq)
-        });
+        strips.par_iter_mut().for_each(|strip| solve_lower_from_right(strip.rb_mut(), lower));
         // The trailing triangle: each block of columns separately.
         let strips: Vec<_> = strips.iter().map(|strip| strip.as_ref()).collect();
         let mut columns = Vec::new();
@@ -44,7 +43,7 @@ pub(crate) fn factor(matrix: &mut Mat<f64>) -> bool {
         columns.par_iter_mut().enumerate().for_each(|(j, column)| {
             for (i, strip) in strips.iter().enumerate().skip(j) {
                 let block = column.as_mut().subrows_mut(i * BLOCK, strip.nrows());
-                matmul(block, Accum::Add, *strip, strips[j].transpose(), -1.0, Par::Seq);
+                subtract_product(block, *strip, strips[j].transpose());
             }
         });
     }

@@ -14,12 +14,12 @@
 //! solution that is 0 on `T` is `w − Q⁻¹E_T ((Q⁻¹)_TT)⁻¹ w_T`. Where the matrix would not fit, conjugate gradients
 //! with products `A·` and `Aᵀ·` are used instead.
 
-use faer::linalg::matmul::triangular::{BlockStructure, matmul as matmul_triangular};
-use faer::linalg::solvers::Solve;
-use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
-use faer::{Accum, Mat, Par, Side};
+use faer::Mat;
 
 use super::cholesky::factor;
+use crate::base::linear::{
+    Cholesky, add_lower_product, product, solve_lower, solve_lower_transposed, subtract_product,
+};
 use crate::model::local_features::{LocalFeatures, LocalSum};
 
 /// The dual is taken for at most this many features: its matrices are d×d and d×M.
@@ -167,21 +167,11 @@ fn by_dual(
             next.col_as_slice_mut(0).iter_mut().zip(column).for_each(|(r, a)| *r -= reference[m] * a);
         }
         let mut jacobian = Mat::zeros(d, d);
-        matmul_triangular(
-            jacobian.as_mut(),
-            BlockStructure::TriangularLower,
-            Accum::Replace,
-            scaled.as_ref(),
-            BlockStructure::Rectangular,
-            scaled.transpose(),
-            BlockStructure::Rectangular,
-            1.0,
-            Par::Seq,
-        );
+        add_lower_product(jacobian.as_mut(), scaled.as_ref(), scaled.transpose());
         let largest = (0..d).map(|i| jacobian[(i, i)]).fold(0.0, f64::max);
         (0..d).for_each(|i| jacobian[(i, i)] += ridge.max(1e-15 * largest));
-        let Ok(factor) = jacobian.llt(Side::Lower) else { break };
-        factor.solve_in_place(next.as_mut());
+        let Some(factor) = Cholesky::new(jacobian.as_ref()) else { break };
+        next = factor.solve(next);
         let step: Vec<f64> = (0..d).map(|i| next[(i, 0)] - lambda[i]).collect();
         let tilt_step: Vec<f64> =
             (0..count).map(|m| dense.col_as_slice(m).iter().zip(&step).map(|(a, s)| a * s).sum()).collect();
@@ -287,9 +277,9 @@ impl System<'_> {
         }
         let lower = matrix.as_ref();
         let mut solution = Mat::from_fn(count, 1, |i, _| right[i]);
-        solve_lower_triangular_in_place(lower, solution.as_mut(), Par::Seq);
+        solve_lower(lower, solution.as_mut());
         let forward = solution.clone();
-        solve_upper_triangular_in_place(lower.transpose(), solution.as_mut(), Par::Seq);
+        solve_lower_transposed(lower, solution.as_mut());
         let mut left: Vec<usize> = Vec::new();
         let mut gone = vec![false; count];
         let settled = loop {
@@ -306,13 +296,14 @@ impl System<'_> {
             *solves += 1;
             // X = L⁻¹E_T, (Q⁻¹)_TT = XᵀX, (Q⁻¹right)_T = Xᵀ(L⁻¹right).
             let mut columns = Mat::from_fn(count, left.len(), |i, j| if i == left[j] { 1.0 } else { 0.0 });
-            solve_lower_triangular_in_place(lower, columns.as_mut(), Par::Seq);
-            let inner = columns.transpose() * &columns;
-            let mut multipliers = columns.transpose() * &forward;
-            let Ok(inner) = inner.llt(Side::Lower) else { break false };
-            inner.solve_in_place(multipliers.as_mut());
-            solution = &forward - &columns * multipliers;
-            solve_upper_triangular_in_place(lower.transpose(), solution.as_mut(), Par::Seq);
+            solve_lower(lower, columns.as_mut());
+            let inner = product(columns.transpose(), columns.as_ref());
+            let multipliers = product(columns.transpose(), forward.as_ref());
+            let Some(inner) = Cholesky::new(inner.as_ref()) else { break false };
+            let multipliers = inner.solve(multipliers);
+            solution = forward.clone();
+            subtract_product(solution.as_mut(), columns.as_ref(), multipliers.as_ref());
+            solve_lower_transposed(lower, solution.as_mut());
         };
         let values = (0..count).map(|m| if gone[m] { 0.0 } else { solution[(m, 0)] }).collect();
         Solution { values, settled }
@@ -357,6 +348,8 @@ impl System<'_> {
 
 #[cfg(test)]
 mod tests {
+    use faer::linalg::solvers::Solve;
+
     use super::*;
     use crate::model::local_features::tests::example;
     use proptest::prelude::*;

@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::nearest_weights::{Weights, approximate_weights, nearest_weights};
+use crate::base::math::ln;
 use crate::base::rng::{Purpose, Seed, open_unit};
 use crate::model::local_features::{LocalFeatures, LocalSum};
 use crate::reservoir::pool::Pool;
@@ -193,7 +194,7 @@ fn price(
         .zip(norms)
         .enumerate()
         .map(|(p, (score, norm))| {
-            let exponential = -open_unit(&mut rng).ln();
+            let exponential = -ln(open_unit(&mut rng));
             let gain = if *norm > 0.0 && *score > 0.0 { (score / norm).powi(2) } else { 0.0 };
             (exponential / gain, p)
         })

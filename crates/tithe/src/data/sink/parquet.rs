@@ -52,7 +52,7 @@ pub(crate) fn write_table(
 ) -> std::io::Result<()> {
     let batch = table(columns).map_err(std::io::Error::other)?;
     let metadata = serde_json::to_string(metadata)?;
-    let properties = properties(Some((KEY, metadata)));
+    let properties = properties(batch.num_columns(), Some((KEY, metadata)));
     let mut buffer = std::io::BufWriter::new(file);
     let mut writer = ArrowWriter::try_new(&mut buffer, batch.schema(), Some(properties)).map_err(plain_io)?;
     writer.write(&batch).map_err(plain_io)?;
@@ -60,9 +60,13 @@ pub(crate) fn write_table(
     buffer.flush()
 }
 
-/// The writer settings of every Parquet file, with its metadata if there is any.
-pub(crate) fn properties(metadata: Option<(&str, String)>) -> WriterProperties {
+/// Above this many columns, columns are written without dictionaries: for each the writer would keep a table of 50 kB.
+const COLUMNS_WITH_DICTIONARIES: usize = 1000;
+
+/// The writer settings of a Parquet file of so many columns, with its metadata if there is any.
+pub(crate) fn properties(columns: usize, metadata: Option<(&str, String)>) -> WriterProperties {
     WriterProperties::builder()
+        .set_dictionary_enabled(columns <= COLUMNS_WITH_DICTIONARIES)
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_key_value_metadata(
             metadata.map(|(key, metadata)| vec![KeyValue::new(key.to_string(), metadata)]),

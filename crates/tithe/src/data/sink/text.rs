@@ -110,7 +110,8 @@ fn open_sink(
     let mut buffer = BufWriter::with_capacity(1 << 18, output.file().try_clone()?);
     Ok(match format {
         RowFormat::Parquet => {
-            let writer = ArrowWriter::try_new(buffer, schema.clone(), Some(properties(story)));
+            let writer =
+                ArrowWriter::try_new(buffer, schema.clone(), Some(properties(schema.fields().len(), story)));
             Sink::Parquet(Box::new(writer.map_err(plain_io)?))
         }
         RowFormat::Csv => {

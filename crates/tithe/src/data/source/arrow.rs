@@ -1,14 +1,15 @@
 //! Arrow IPC files, whose batches are decoded in parallel, and Arrow IPC streams.
 
+use std::collections::HashMap;
 use std::io::{BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_ipc::convert::try_fb_to_schema;
-use arrow_ipc::reader::{FileDecoder, StreamReader, read_footer_length};
-use arrow_ipc::{Block, Message, root_as_footer, root_as_message};
+use arrow_ipc::reader::{FileDecoder, read_dictionary, read_footer_length, read_record_batch};
+use arrow_ipc::{Block, CompressionType, Message, root_as_footer, root_as_message};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 
 use super::batch::{Projection, fields_of, guarded, make_text};
@@ -16,7 +17,7 @@ use super::input::{Handle, Input};
 use super::part::{Part, check_columns, check_names};
 use super::{Scan, Unit};
 use crate::base::error::Result;
-use crate::base::machine::physical_memory;
+use crate::base::machine::memory_limit;
 use crate::data::block::{Field, Kind, Segment};
 
 type Decoded<T> = std::result::Result<T, ArrowError>;
@@ -54,9 +55,10 @@ impl ArrowFile {
     /// Reads the schema.
     pub fn open_stream(input: Arc<Input>) -> Result<ArrowFile> {
         let handle = input.open()?;
-        let reader =
-            guarded(input.path(), "an Arrow stream", || open_stream(Box::new(handle.reader(0)), None))?;
-        ArrowFile::new(input, Layout::Stream, &reader.schema(), None)
+        let reader = guarded(input.path(), "an Arrow stream", || {
+            StreamReader::open(Box::new(handle.reader(0)), None)
+        })?;
+        ArrowFile::new(input, Layout::Stream, &reader.schema, None)
     }
 
     fn new(input: Arc<Input>, layout: Layout, schema: &Schema, rows: Option<u64>) -> Result<ArrowFile> {
@@ -116,7 +118,7 @@ impl Part for ArrowFile {
         check_columns(&self.fields, columns)?;
         let columns = Chosen::new(&self.fields, columns);
         let reader = guarded(self.input.path(), "an Arrow stream", || {
-            open_stream(reader, Some(columns.projection.roots.clone()))
+            StreamReader::open(reader, Some(columns.projection.roots.clone()))
         })?;
         let input = self.input.clone();
         Ok(Box::new(StreamScan { input, reader, columns: Arc::new(columns) }))
@@ -173,27 +175,41 @@ fn part_of(handle: &Handle, block: &Block, len: i64) -> Decoded<bytes::Bytes> {
 fn read_block(handle: &Handle, block: &Block) -> Decoded<Buffer> {
     let len = i64::from(block.metaDataLength()).checked_add(block.bodyLength()).unwrap_or(-1);
     let bytes = part_of(handle, block, len)?;
-    check_lengths(&bytes, usize::try_from(block.metaDataLength()).unwrap_or(0))?;
+    let head = usize::try_from(block.metaDataLength()).unwrap_or(0);
+    check_lengths(&message_in(&bytes)?, bytes.get(head..).unwrap_or_default())?;
     Ok(Buffer::from(bytes))
 }
 
+/// A compressed buffer cannot become larger than this many times its size: LZ4 stores the length of a copy in bytes of up to
+/// 255, and a block of Zstandard takes at least 4 bytes for 128 KiB.
+const LZ4_RATIO: u64 = 256;
+const ZSTD_RATIO: u64 = 1 << 16;
+/// Claims up to this many bytes are not compared with the memory limit.
+const LITTLE: u64 = 64 << 20;
+
 /// Returns an error for compressed buffers that claim an impossible size: the decompressor would allocate it unchecked.
-fn check_lengths(bytes: &[u8], head: usize) -> Decoded<()> {
-    let message = message_in(bytes)?;
+/// `body` is what follows the message.
+fn check_lengths(message: &Message<'_>, body: &[u8]) -> Decoded<()> {
     let dictionary = message.header_as_dictionary_batch().and_then(|batch| batch.data());
     let Some(batch) = message.header_as_record_batch().or(dictionary) else { return Ok(()) };
-    if batch.compression().is_none() {
-        return Ok(());
-    }
-    let most = i64::try_from(physical_memory().unwrap_or(u64::MAX)).unwrap_or(i64::MAX);
+    let Some(compression) = batch.compression() else { return Ok(()) };
+    let ratio = if compression.codec() == CompressionType::LZ4_FRAME { LZ4_RATIO } else { ZSTD_RATIO };
+    let broken = |what: &str| ArrowError::ParseError(what.to_string());
+    let mut total = 0u64;
     for buffer in batch.buffers().iter().flatten().filter(|buffer| buffer.length() > 0) {
-        let start = usize::try_from(buffer.offset()).ok().and_then(|offset| head.checked_add(offset));
-        let claimed = start.and_then(|start| bytes.get(start..)).and_then(<[u8]>::first_chunk);
-        if claimed.is_none_or(|length| i64::from_le_bytes(*length) > most) {
-            return Err(ArrowError::ParseError(
-                "a compressed buffer claims to be larger than memory".to_string(),
-            ));
+        let start = usize::try_from(buffer.offset()).ok();
+        let claimed = start.and_then(|start| body.get(start..)).and_then(<[u8]>::first_chunk);
+        let claimed = claimed.ok_or_else(|| broken("a compressed buffer lies outside its batch"))?;
+        // The claim -1 means that the buffer is not compressed.
+        let claimed = u64::try_from(i64::from_le_bytes(*claimed)).unwrap_or(0);
+        if claimed > (buffer.length() as u64).saturating_mul(ratio) {
+            return Err(broken("a compressed buffer claims to be larger than it can be"));
         }
+        total = total.saturating_add(claimed);
+    }
+    // The limit is looked up only for what could exceed it.
+    if total > LITTLE && total > memory_limit().unwrap_or(u64::MAX) {
+        return Err(broken("the compressed buffers of a batch claim to be larger than memory"));
     }
     Ok(())
 }
@@ -291,22 +307,113 @@ impl Unit for FileUnit {
     }
 }
 
-type Stream = StreamReader<BufReader<Box<dyn Read + Send>>>;
+/// The largest length that is allocated before any of the bytes have arrived.
+const PREALLOCATED: usize = 1 << 20;
+/// The largest head of a message: some bytes per column and per buffer.
+const LONGEST_HEAD: usize = 256 << 20;
 
-fn open_stream(reader: Box<dyn Read + Send>, projection: Option<Vec<usize>>) -> Decoded<Stream> {
-    StreamReader::try_new(BufReader::with_capacity(1 << 16, reader), projection)
+/// Reads the batches of an Arrow stream, one message after the other. All lengths that a message claims are checked
+/// before memory is allocated for them.
+struct StreamReader {
+    reader: BufReader<Box<dyn Read + Send>>,
+    schema: SchemaRef,
+    dictionaries: HashMap<i64, ArrayRef>,
+    projection: Option<Vec<usize>>,
+}
+
+impl StreamReader {
+    fn open(reader: Box<dyn Read + Send>, projection: Option<Vec<usize>>) -> Decoded<StreamReader> {
+        let broken = |what: &str| ArrowError::ParseError(what.to_string());
+        let mut reader = BufReader::with_capacity(1 << 16, reader);
+        let head = read_head(&mut reader)?.ok_or_else(|| broken("it is empty"))?;
+        let message = parse(&head)?;
+        let schema = message.header_as_schema().ok_or_else(|| broken("it does not begin with a schema"))?;
+        if !schema.endianness().equals_to_target_endianness() {
+            return Err(broken("its byte order is another machine's"));
+        }
+        let schema = Arc::new(try_fb_to_schema(schema)?);
+        read_body(&mut reader, message.bodyLength())?;
+        Ok(StreamReader { reader, schema, dictionaries: HashMap::new(), projection })
+    }
+
+    /// The next batch, or `None` at the end of the stream.
+    fn next(&mut self) -> Decoded<Option<RecordBatch>> {
+        while let Some(head) = read_head(&mut self.reader)? {
+            let message = parse(&head)?;
+            let body = read_body(&mut self.reader, message.bodyLength())?;
+            check_lengths(&message, &body)?;
+            let (body, version) = (Buffer::from(body), message.version());
+            if let Some(batch) = message.header_as_dictionary_batch() {
+                read_dictionary(&body, batch, &self.schema, &mut self.dictionaries, &version)?;
+            } else if let Some(batch) = message.header_as_record_batch() {
+                let projection = self.projection.as_deref();
+                let schema = self.schema.clone();
+                return read_record_batch(&body, batch, schema, &self.dictionaries, projection, &version)
+                    .map(Some);
+            } else {
+                let what = format!("a message is a {:?}, not a batch", message.header_type());
+                return Err(ArrowError::ParseError(what));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn parse(head: &[u8]) -> Decoded<Message<'_>> {
+    root_as_message(head).map_err(|error| ArrowError::ParseError(error.to_string()))
+}
+
+/// The head of the next message, which says what follows it; `None` at the end of the stream, which is a length of 0 or
+/// the end of the bytes.
+fn read_head(reader: &mut impl Read) -> Decoded<Option<Vec<u8>>> {
+    let mut length = read_up_to(reader, 4)?;
+    if length.is_empty() {
+        return Ok(None);
+    }
+    // The current format has a marker before the length.
+    if length == [0xff; 4] {
+        length = read_exactly(reader, 4)?;
+    }
+    let length = length.first_chunk().map(|length| i32::from_le_bytes(*length));
+    match length.and_then(|length| usize::try_from(length).ok()) {
+        Some(0) => Ok(None),
+        Some(length) if length <= LONGEST_HEAD => read_exactly(reader, length).map(Some),
+        _ => Err(ArrowError::ParseError("the length of a message cannot be".to_string())),
+    }
+}
+
+fn read_body(reader: &mut impl Read, length: i64) -> Decoded<Vec<u8>> {
+    match usize::try_from(length) {
+        Ok(length) => read_exactly(reader, length),
+        Err(_) => Err(ArrowError::ParseError("a message has a negative length".to_string())),
+    }
+}
+
+fn read_exactly(reader: &mut impl Read, length: usize) -> Decoded<Vec<u8>> {
+    let bytes = read_up_to(reader, length)?;
+    match bytes.len() == length {
+        true => Ok(bytes),
+        false => Err(ArrowError::ParseError("it ends within a message".to_string())),
+    }
+}
+
+/// As many bytes as there are, up to `length`; memory grows with the bytes that arrive.
+fn read_up_to(reader: &mut impl Read, length: usize) -> Decoded<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(length.min(PREALLOCATED));
+    reader.take(length as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 struct StreamScan {
     input: Arc<Input>,
-    reader: Stream,
+    reader: StreamReader,
     columns: Arc<Chosen>,
 }
 
 impl Scan for StreamScan {
     fn next_unit(&mut self) -> Result<Option<Box<dyn Unit>>> {
         let reader = &mut self.reader;
-        let batch = guarded(self.input.path(), "an Arrow stream", || reader.next().transpose())?;
+        let batch = guarded(self.input.path(), "an Arrow stream", || reader.next())?;
         Ok(batch.map(|batch| -> Box<dyn Unit> {
             Box::new(StreamUnit { input: self.input.clone(), columns: self.columns.clone(), batch })
         }))

@@ -16,7 +16,11 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, DataType, Schema};
 
 use crate::base::error::{Error, ErrorKind, Remedy, Result};
+use crate::base::machine::memory_limit;
 use crate::data::block::{Column, Field, INEXACT, Kind, MISSING, MISSING_CODE, Segment, TextBuilder};
+
+/// Decoded batches up to this many bytes are not compared with the memory limit.
+const LITTLE: u64 = 64 << 20;
 
 type Decoded<T> = std::result::Result<T, ArrowError>;
 
@@ -92,6 +96,11 @@ impl Projection {
     }
 
     pub fn segment(&self, batch: &RecordBatch) -> Decoded<Segment> {
+        // A column of nulls takes no bytes in a file, however many rows it claims.
+        let bytes = (batch.num_rows() as u64).saturating_mul(8).saturating_mul(self.picks.len() as u64);
+        if bytes > LITTLE && bytes > memory_limit().unwrap_or(u64::MAX) {
+            return Err(ArrowError::MemoryError(format!("{} rows do not fit into memory", batch.num_rows())));
+        }
         let columns = self.picks.iter().map(|&(at, kind)| column(batch.column(at), kind));
         Ok(Segment { columns: columns.collect::<Decoded<_>>()?, len: batch.num_rows() })
     }

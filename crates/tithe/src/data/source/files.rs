@@ -1,9 +1,11 @@
 //! Several files as one source: they must have the same columns, and their rows are concatenated.
 
+use std::hash::RandomState;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_schema::DataType;
+use hashbrown::HashSet;
 
 use super::chunk::CHUNK;
 use super::csv::{Delimited, Dialect};
@@ -135,14 +137,13 @@ fn check_same_names(first: &dyn Part, second: &dyn Part) -> Result<()> {
         let (first, second) = (first.file().to_path_buf(), second.file().to_path_buf());
         Err(ErrorKind::SchemaMismatch { first, second, what }.into())
     };
-    let lacking = |these: &[Field], name: &str| these.iter().all(|field| field.name != name);
     if a.len() > b.len()
-        && let Some(field) = a.iter().find(|field| lacking(b, &field.name))
+        && let Some(field) = first_lacking(a, b)
     {
         return differ(format!("the second has no column '{}'", field.name));
     }
     if a.len() < b.len()
-        && let Some(field) = b.iter().find(|field| lacking(a, &field.name))
+        && let Some(field) = first_lacking(b, a)
     {
         return differ(format!("the first has no column '{}'", field.name));
     }
@@ -155,6 +156,12 @@ fn check_same_names(first: &dyn Part, second: &dyn Part) -> Result<()> {
             b[at].name
         )),
     }
+}
+
+/// The first column that is not among the others.
+fn first_lacking<'a>(fields: &'a [Field], others: &[Field]) -> Option<&'a Field> {
+    let names: HashSet<&str, RandomState> = others.iter().map(|field| field.name.as_str()).collect();
+    fields.iter().find(|field| !names.contains(field.name.as_str()))
 }
 
 pub(super) fn in_words(kind: Kind) -> &'static str {

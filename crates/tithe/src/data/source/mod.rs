@@ -17,6 +17,7 @@ pub mod memory;
 mod names;
 mod ndjson;
 pub mod once;
+mod page_header;
 mod parquet;
 mod part;
 pub mod partition;

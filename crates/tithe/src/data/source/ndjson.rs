@@ -1,8 +1,10 @@
 //! NDJSON files: one flat JSON object per line, whose keys are the columns.
 
+use std::hash::RandomState;
 use std::path::Path;
 use std::sync::Arc;
 
+use hashbrown::{HashMap, HashSet};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
@@ -37,6 +39,7 @@ impl Ndjson {
         let path = file.path();
         let mut chunks = file.chunks()?;
         let mut names: Vec<String> = Vec::new();
+        let mut positions: HashMap<String, usize, RandomState> = HashMap::default();
         let mut seen: Vec<Seen> = Vec::new();
         let mut rows = 0;
         while rows < ROWS_LOOKED_AT
@@ -49,12 +52,15 @@ impl Ndjson {
                     object => object?,
                 };
                 for (name, value) in object {
-                    let at = names.iter().position(|known| *known == name).unwrap_or_else(|| {
-                        names.push(name);
-                        seen.push(Seen::default());
-                        names.len() - 1
-                    });
-                    seen[at].add(&value);
+                    if let Some(&at) = positions.get(&name) {
+                        seen[at].add(&value);
+                        continue;
+                    }
+                    let mut first = Seen::default();
+                    first.add(&value);
+                    positions.insert(name.clone(), names.len());
+                    names.push(name);
+                    seen.push(first);
                 }
             }
         }
@@ -75,7 +81,7 @@ impl TextFormat for Ndjson {
         Plan {
             input: file.input.clone(),
             fields: columns.iter().map(|&column| fields[column].clone()).collect(),
-            known: self.refuse_late_keys.then(|| fields.to_vec()),
+            known: self.refuse_late_keys.then(|| fields.iter().map(|field| field.name.clone()).collect()),
         }
     }
 }
@@ -156,8 +162,8 @@ fn object(path: &Path, row: u64, line: &[u8]) -> Result<Map<String, Value>> {
 pub(super) struct Plan {
     input: Arc<Input>,
     fields: Vec<Field>,
-    /// All columns, if a key that is not among them is an error.
-    known: Option<Vec<Field>>,
+    /// The names of all columns, if a key that is not among them is an error.
+    known: Option<HashSet<String, RandomState>>,
 }
 
 /// A value as its column's kind stores it.
@@ -223,8 +229,7 @@ impl Plan {
     fn cells(&self, row: u64, line: &[u8]) -> Result<Vec<Cell>> {
         let object = object(self.input.path(), row, line)?;
         if let Some(known) = &self.known
-            && known.iter().filter(|field| object.contains_key(&field.name)).count() < object.len()
-            && let Some(new) = object.keys().find(|key| known.iter().all(|field| field.name != **key))
+            && let Some(new) = object.keys().find(|key| !known.contains(*key))
         {
             return Err(ErrorKind::Cell {
                 path: self.input.path().to_path_buf(),

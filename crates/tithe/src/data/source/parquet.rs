@@ -1,6 +1,5 @@
 //! Parquet files: one unit per row group, or several if the groups are large.
 
-use std::io::BufReader;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +16,8 @@ use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::batch::{Projection, fields_of, guarded, make_text, with_dictionaries};
-use super::input::{Handle, HandleReader, Input};
+use super::input::{Handle, Input};
+use super::page_header::PageReader;
 use super::part::{Division, Part, check_columns, check_names};
 use super::{Scan, Unit};
 use crate::base::error::Result;
@@ -35,10 +35,10 @@ impl Length for Handle {
 }
 
 impl ChunkReader for Handle {
-    type T = BufReader<HandleReader>;
+    type T = PageReader;
 
     fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
-        Ok(BufReader::new(self.reader(start)))
+        Ok(PageReader::new(self, start))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {

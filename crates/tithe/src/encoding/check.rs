@@ -1,0 +1,100 @@
+//! Checks an encoding that was read from a file, before anything relies on it.
+
+use std::collections::HashSet;
+
+use super::{Coding, Encoding, Feature, LabelValue};
+
+impl Encoding {
+    /// What is wrong with this encoding, as the rest of a sentence that begins with the file; `None` if nothing is.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let mut seen = HashSet::with_capacity(self.features.len() + 1);
+        seen.insert(self.label.column.as_str());
+        if let Some(feature) = self.features.iter().find(|feature| !seen.insert(feature.column.as_str())) {
+            return Some(format!("uses its column '{}' twice", feature.column));
+        }
+        let (negative, positive) = (&self.label.negative, &self.label.positive);
+        let finite = |value: &LabelValue| !matches!(value, LabelValue::Number(number) if !number.is_finite());
+        let same_kind = std::mem::discriminant(negative) == std::mem::discriminant(positive);
+        if !same_kind || negative == positive || !finite(negative) || !finite(positive) {
+            return Some(format!(
+                "has the label values '{negative}' and '{positive}', which are not two classes"
+            ));
+        }
+        if self.features.is_empty() {
+            return Some("has no features".to_string());
+        }
+        self.features.iter().find_map(Feature::fault)
+    }
+}
+
+impl Feature {
+    fn fault(&self) -> Option<String> {
+        match &self.coding {
+            Coding::Number { center, scale } => {
+                let usable = (center * center).is_finite() && (scale * scale).is_finite() && *scale > 0.0;
+                (!usable).then(|| {
+                    format!("centres its column '{}' at {center} and divides it by {scale}", self.column)
+                })
+            }
+            Coding::Boolean => None,
+            Coding::Levels { reference, levels } => {
+                let sorted = levels.windows(2).all(|pair| pair[0] < pair[1]);
+                let distinct = levels.binary_search(reference).is_err();
+                (!sorted || !distinct)
+                    .then(|| format!("lists the levels of its column '{}' twice or unsorted", self.column))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Label, Unseen};
+    use super::*;
+
+    fn encoding(features: Vec<Feature>) -> Encoding {
+        let label = Label {
+            column: "y".to_string(),
+            negative: LabelValue::Number(0.0),
+            positive: LabelValue::Number(1.0),
+        };
+        Encoding { label, weight: None, intercept: true, features, unseen: Unseen::Error }
+    }
+
+    fn feature(column: &str, coding: Coding) -> Feature {
+        Feature { column: column.to_string(), coding }
+    }
+
+    #[test]
+    fn each_fault_is_named() {
+        let levels = |reference: &str, levels: &[&str]| Coding::Levels {
+            reference: reference.to_string(),
+            levels: levels.iter().map(|level| level.to_string()).collect(),
+        };
+        assert_eq!(encoding(vec![feature("a", levels("b", &["a", "c"]))]).fault(), None);
+        for (features, fault) in [
+            (vec![], "has no features"),
+            (vec![feature("y", Coding::Boolean)], "uses its column 'y' twice"),
+            (vec![feature("a", Coding::Boolean); 2], "uses its column 'a' twice"),
+            (vec![feature("a", levels("b", &["b", "c"]))], "lists the levels of its column 'a' twice"),
+            (vec![feature("a", levels("b", &["d", "c"]))], "lists the levels of its column 'a' twice"),
+            (vec![feature("a", levels("b", &["c", "c"]))], "lists the levels of its column 'a' twice"),
+            (
+                vec![feature("a", Coding::Number { center: 0.0, scale: 0.0 })],
+                "centres its column 'a' at 0 and divides it by 0",
+            ),
+            (
+                vec![feature("a", Coding::Number { center: f64::NAN, scale: 1.0 })],
+                "centres its column 'a' at NaN and divides it by 1",
+            ),
+        ] {
+            let found = encoding(features).fault().expect(fault);
+            assert!(found.starts_with(fault), "{found}");
+        }
+        let mut same = encoding(vec![feature("a", Coding::Boolean)]);
+        same.label.positive = LabelValue::Number(0.0);
+        assert!(same.fault().is_some_and(|fault| fault.contains("not two classes")));
+        same.label.positive = LabelValue::Text("1".to_string());
+        assert!(same.fault().is_some_and(|fault| fault.contains("not two classes")));
+    }
+}
