@@ -32,7 +32,9 @@ impl Coreset {
         for (feature, column) in encoding.features.iter().zip(columns) {
             let kinds = match (&feature.coding, column) {
                 (Coding::Levels { .. }, Column::Number(_)) => ("numbers", "text"),
-                (Coding::Number { .. } | Coding::Boolean, Column::Text { .. }) => ("text", "numbers"),
+                (Coding::Number { .. } | Coding::Indicator { .. } | Coding::Boolean, Column::Text { .. }) => {
+                    ("text", "numbers")
+                }
                 _ => continue,
             };
             let (found, expected) = kinds;
@@ -95,9 +97,8 @@ impl Provenance {
         let normal = certificate.map(|certificate| &certificate.normal);
         let by_draws = certificate.and_then(|certificate| certificate.by_draws.as_ref());
         let lengths = theta.into_iter().map(Vec::len);
-        let lengths = lengths.chain(normal.into_iter().flat_map(|normal| {
-            [normal.mean_shifts.len(), normal.sd_ratios.len()]
-        }));
+        let lengths = lengths
+            .chain(normal.into_iter().flat_map(|normal| [normal.mean_shifts.len(), normal.sd_ratios.len()]));
         let lengths = lengths.chain(by_draws.into_iter().flat_map(|by_draws| {
             [by_draws.discrepancy.mean_errors.len(), by_draws.discrepancy.sd_ratios.len()]
         }));
@@ -105,8 +106,7 @@ impl Provenance {
         let deficient = normal.into_iter().flat_map(|normal| &normal.deficiencies);
         let is_of_other = lengths.into_iter().any(|len| len != dim)
             || !deficient.flat_map(|deficiency| &deficiency.coefficients).all(named);
-        is_of_other
-            .then(|| format!("has a certificate for another number of coefficients than its {dim}"))
+        is_of_other.then(|| format!("has a certificate for another number of coefficients than its {dim}"))
     }
 }
 

@@ -36,8 +36,16 @@ impl Feature {
                     format!("centres its column '{}' at {center} and divides it by {scale}", self.column)
                 })
             }
+            Coding::Indicator { center } => (!(center * center).is_finite())
+                .then(|| format!("centres its column '{}' at {center}", self.column)),
             Coding::Boolean => None,
-            Coding::Levels { reference, levels } => {
+            Coding::Levels { levels, centers, .. }
+                if !(centers.is_empty() || centers.len() == levels.len())
+                    || centers.iter().any(|center| !(center * center).is_finite()) =>
+            {
+                Some(format!("does not centre the levels of its column '{}' one by one", self.column))
+            }
+            Coding::Levels { reference, levels, .. } => {
                 let sorted = levels.windows(2).all(|pair| pair[0] < pair[1]);
                 let distinct = levels.binary_search(reference).is_err();
                 (!sorted || !distinct)
@@ -70,6 +78,7 @@ mod tests {
         let levels = |reference: &str, levels: &[&str]| Coding::Levels {
             reference: reference.to_string(),
             levels: levels.iter().map(|level| level.to_string()).collect(),
+            centers: Vec::new(),
         };
         assert_eq!(encoding(vec![feature("a", levels("b", &["a", "c"]))]).fault(), None);
         for (features, fault) in [

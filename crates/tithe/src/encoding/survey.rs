@@ -301,7 +301,7 @@ impl Pass for Survey {
             })
             .collect();
         // A message shows the row of the first such column only; a row of 100,000 columns is not kept for each of them.
-        if let Some(first) = columns.iter_mut().find_map(|column| column.flaws.first.as_mut())
+        if let Some(first) = columns.iter_mut().find_map(|column| column.unusable.first.as_mut())
             && let Some(row) = first.positions.first().and_then(|position| block.find(*position))
         {
             *first = RowSet::copy(block, &[row]);

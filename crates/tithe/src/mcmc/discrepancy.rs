@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::math::exp;
 use crate::mcmc::psis::Psis;
 
 /// How far one posterior is from another, measured at draws.
@@ -43,7 +44,7 @@ impl Discrepancy {
         let both: Vec<f64> = log_weights.iter().zip(log_ratios).map(|(v, e)| v + e).collect();
         let psis = Psis::of(&both)?;
         let before = normalised(log_weights);
-        let after: Vec<f64> = psis.log_weights.iter().map(|x| x.exp()).collect();
+        let after: Vec<f64> = psis.log_weights.iter().map(|x| exp(*x)).collect();
         let (kl, kl_error) = half_variance(&before, log_ratios);
         let dim = theta.first().map_or(0, Vec::len);
         let moments = |weights: &[f64], i: usize| {
@@ -84,7 +85,7 @@ impl Discrepancy {
 /// Weights with these logarithms that sum to 1.
 pub(crate) fn normalised(log_weights: &[f64]) -> Vec<f64> {
     let largest = log_weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let weights: Vec<f64> = log_weights.iter().map(|x| (x - largest).exp()).collect();
+    let weights: Vec<f64> = log_weights.iter().map(|x| exp(x - largest)).collect();
     let total: f64 = weights.iter().sum();
     weights.into_iter().map(|w| w / total).collect()
 }

@@ -449,7 +449,7 @@ impl LocalFeatures {
             }
             if self.panel.nrows() > 0 {
                 let others = others.panel.subcols(start, columns);
-                matmul(block.as_mut(), Accum::Add, self.panel.transpose(), others, 1.0, Par::Seq);
+                add_product(block.rb_mut(), self.panel.transpose(), others);
             }
         });
         gram

@@ -1,6 +1,7 @@
 //! Draws from a coreset's posterior, at which its log-likelihood is compared with the full data's.
 
 use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::math::hypot;
 use crate::base::progress::Silent;
 use crate::base::rng::{Purpose, Seed};
 use crate::coreset::calibration::certificate::{ByDraws, Evidence};
@@ -126,7 +127,7 @@ impl Panel {
             let what = "the log-likelihood is not finite at some draws".to_string();
             ErrorKind::Numerical { what, help: Some("look for extreme values in the data".into()) }.into()
         })?;
-        discrepancy.kl_error = discrepancy.kl_error.hypot(full.error);
+        discrepancy.kl_error = hypot(discrepancy.kl_error, full.error);
         Ok(ByDraws { discrepancy, evidence: full.evidence })
     }
 }
