@@ -226,14 +226,12 @@ fn tampered_coresets_are_refused_or_usable() {
                     .all(Value::is_number)
             );
         }
-        for parts in [[&read, &coreset], [&coreset, &read], [&read, &read]] {
+        for (parts, size) in [([&read, &coreset], 1000), ([&coreset, &read], 20), ([&read, &read], 1000)] {
             let named = parts.map(|part| ("part".to_string(), part.clone()));
-            for size in [20, 1000] {
-                let settings = BuildSettings { size: Size::Rows(size), ..BuildSettings::default() };
-                if let Ok(merged) = merge(&named, &settings, Some(1), &Silent) {
-                    let again = coreset_bytes(&merged).expect("bytes");
-                    assert!(read_coreset_from(&Input::bytes("merged", again)).is_ok());
-                }
+            let settings = BuildSettings { size: Size::Rows(size), ..BuildSettings::default() };
+            if let Ok(merged) = merge(&named, &settings, Some(1), &Silent) {
+                let again = coreset_bytes(&merged).expect("bytes");
+                assert!(read_coreset_from(&Input::bytes("merged", again)).is_ok());
             }
         }
         let draws = Settings { chains: 1, draws: 5, warmup: 5, ..Settings::default() };

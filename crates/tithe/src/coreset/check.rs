@@ -32,7 +32,9 @@ impl Coreset {
         for (feature, column) in encoding.features.iter().zip(columns) {
             let kinds = match (&feature.coding, column) {
                 (Coding::Levels { .. }, Column::Number(_)) => ("numbers", "text"),
-                (Coding::Number { .. } | Coding::Boolean, Column::Text { .. }) => ("text", "numbers"),
+                (Coding::Number { .. } | Coding::Indicator { .. } | Coding::Boolean, Column::Text { .. }) => {
+                    ("text", "numbers")
+                }
                 _ => continue,
             };
             let (found, expected) = kinds;

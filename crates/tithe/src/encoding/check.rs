@@ -39,10 +39,13 @@ impl Feature {
             Coding::Indicator { center } => (!(center * center).is_finite())
                 .then(|| format!("centres its column '{}' at {center}", self.column)),
             Coding::Boolean => None,
-            Coding::Levels { reference, levels, centers } => {
-                if centers.iter().any(|center| !(center * center).is_finite()) {
-                    return Some(format!("centres the levels of its column '{}' at no number", self.column));
-                }
+            Coding::Levels { levels, centers, .. }
+                if !(centers.is_empty() || centers.len() == levels.len())
+                    || centers.iter().any(|center| !(center * center).is_finite()) =>
+            {
+                Some(format!("does not centre the levels of its column '{}' one by one", self.column))
+            }
+            Coding::Levels { reference, levels, .. } => {
                 let sorted = levels.windows(2).all(|pair| pair[0] < pair[1]);
                 let distinct = levels.binary_search(reference).is_err();
                 (!sorted || !distinct)

@@ -4,6 +4,7 @@ use std::f64::consts::{LN_2, PI};
 use std::fmt;
 use std::str::FromStr;
 
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::base::error::{Error, Result, Setting, nearest_name};
@@ -545,10 +546,14 @@ pub(crate) fn choice_or_scale<'de, D: Deserializer<'de>>(
         Scale(f64),
         Choice(PriorChoice),
     }
-    Ok(match Stored::deserialize(from)? {
-        Stored::Scale(scale) => PriorChoice::same(Prior::Normal { scale }),
-        Stored::Choice(choice) => choice,
-    })
+    match Stored::deserialize(from)? {
+        Stored::Scale(scale) => {
+            let prior = Prior::Normal { scale };
+            prior.check().map_err(D::Error::custom)?;
+            Ok(PriorChoice::same(prior))
+        }
+        Stored::Choice(choice) => Ok(choice),
+    }
 }
 
 #[cfg(test)]

@@ -383,11 +383,13 @@ impl Stream {
         self.manifest.parts.iter().map(|part| part.name.as_str())
     }
 
+    #[doc(hidden)]
     /// The part that was being read at the last save, if it may have more rows.
     pub fn unfinished_part(&self) -> Option<&str> {
         self.manifest.parts.last().filter(|part| !part.damaged).map(|part| part.name.as_str())
     }
 
+    #[doc(hidden)]
     /// Skips the rest of the current part because it cannot be read, and counts it as one bad row.
     pub fn skip_part(&mut self) -> u64 {
         if let Some(part) = self.manifest.parts.last_mut() {
