@@ -6,7 +6,17 @@ use tithe::base::error::{Error, ErrorKind, Operation, Remedy, Setting, Value, Wo
 
 /// The exception for an error: the kind decides the class, the text ends with the remedies.
 pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
-    let class = match error.kind() {
+    let class = class(error.kind());
+    let mut text = error.message(&PythonWords);
+    if let Some(help) = error.help() {
+        text = format!("{text}\n  help: {}", help.words(&PythonWords));
+    }
+    exception(py, class, text)
+}
+
+/// The class of an exception; several problems have that of the first.
+fn class(kind: &ErrorKind) -> &'static str {
+    match kind {
         ErrorKind::Io { .. } => "FileError",
         ErrorKind::NoInput { .. } => "NoInputError",
         ErrorKind::Malformed { .. } => "MalformedError",
@@ -24,13 +34,9 @@ pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
         ErrorKind::Cluster { .. } => "ClusterError",
         ErrorKind::OtherData { .. } => "OtherDataError",
         ErrorKind::Numerical { .. } => "NumericalError",
+        ErrorKind::Several { errors } => errors.first().map_or("TitheError", |error| class(error.kind())),
         _ => "TitheError",
-    };
-    let mut text = error.message(&PythonWords);
-    if let Some(help) = error.help() {
-        text = format!("{text}\n  help: {}", help.words(&PythonWords));
     }
-    exception(py, class, text)
 }
 
 /// An exception of the package, by the name of its class.

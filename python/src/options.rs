@@ -47,6 +47,10 @@ impl Reading {
             header: given(options, "header")?,
             zero_based: given(options, "zero_based")?.unwrap_or(false),
             text: given(options, "text")?.unwrap_or_default(),
+            numbers: given(options, "numbers")?.unwrap_or_default(),
+            delimiter: parsed(options, "delimiter")?,
+            decimal: parsed(options, "decimal")?,
+            null_values: given(options, "null_values")?.unwrap_or_default(),
         };
         Ok(Reading {
             files,

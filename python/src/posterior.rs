@@ -142,11 +142,13 @@ impl Posterior {
         options: &Options<'_>,
         interval: f64,
         unseen: &str,
+        missing: &str,
         watcher: &Bound<'py, PyAny>,
     ) -> PyResult<(Column<'py>, Column<'py>, Column<'py>, Column<'py>)> {
         let py = watcher.py();
         let reading = Reading::new(options)?;
-        let settings = PredictSettings { interval, unseen: parse(py, unseen)?, threads: reading.threads };
+        let (unseen, incomplete) = (parse(py, unseen)?, parse(py, missing)?);
+        let settings = PredictSettings { interval, unseen, incomplete, threads: reading.threads };
         let (opener, fit) = (data.opener(), self.0.clone());
         let found = run(watcher, move |watch| {
             let budget = opener.budget(reading.memory);

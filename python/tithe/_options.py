@@ -144,6 +144,35 @@ class FileOptions(TypedDict, total=False):
         ),
     ]
     header: Annotated[bool, Option(True, truth, "CSV and TSV: whether the first row holds the column names.")]
+    delimiter: Annotated[
+        str | None,
+        Option(
+            None,
+            optional(word),
+            "CSV and TSV: the character between fields: ``comma``, ``semicolon``, ``tab``, ``pipe``, or the character "
+            "itself; by default it is detected.",
+        ),
+    ]
+    decimal: Annotated[
+        str | None,
+        Option(
+            None,
+            optional(word),
+            "CSV and TSV: the decimal separator, ``point`` or ``comma``; by default it is detected.",
+        ),
+    ]
+    null_values: Annotated[
+        Sequence[str], Option((), names_of, "CSV and TSV: words for missing values, besides NA, N/A, NaN and null.")
+    ]
+    numbers: Annotated[
+        Sequence[str],
+        Option(
+            (),
+            names_of,
+            "CSV and TSV: columns to read as numbers although they have percent signs (``8 %`` is 0.08), currencies or "
+            "separated thousands.",
+        ),
+    ]
     zero_based: Annotated[bool, Option(False, truth, "LIBSVM: feature indices start at 0 even if 0 does not occur.")]
 
 

@@ -137,13 +137,20 @@ class Posterior(ArrowTable[_native.Posterior]):
         return plot(self.to_arviz(), **settings)
 
     def predict_proba(
-        self, data: DataLike, *, unseen: str = "error", threads: int | None = None, progress: bool | None = None
+        self,
+        data: DataLike,
+        *,
+        unseen: str = "error",
+        missing: str = "empty",
+        threads: int | None = None,
+        progress: bool | None = None,
     ) -> npt.NDArray[np.float64]:
         """Predict the probability of each class (:attr:`classes`) for each row: the mean over all draws.
 
-        ``unseen="reference"`` treats a text level that was not in the data as the reference level.
+        ``unseen="reference"`` treats a text level that was not in the data as the reference level. A row in which a
+        feature is missing has NaN; with ``missing="error"`` it is an error.
         """
-        mean = self._predict(data, 0.9, unseen, threads, progress)[0]
+        mean = self._predict(data, 0.9, unseen, missing, threads, progress)[0]
         return np.column_stack([1.0 - mean, mean])
 
     def predict_interval(
@@ -152,20 +159,32 @@ class Posterior(ArrowTable[_native.Posterior]):
         *,
         interval: float = 0.9,
         unseen: str = "error",
+        missing: str = "empty",
         threads: int | None = None,
         progress: bool | None = None,
     ) -> npt.NDArray[np.float64]:
         """Predict, for each row, an interval that contains the positive class's probability with this probability."""
-        _, _, lower, upper = self._predict(data, interval, unseen, threads, progress)
+        _, _, lower, upper = self._predict(data, interval, unseen, missing, threads, progress)
         return np.column_stack([lower, upper])
 
     def _predict(
-        self, data: DataLike, interval: float, unseen: str, threads: int | None, progress: bool | None
+        self,
+        data: DataLike,
+        interval: float,
+        unseen: str,
+        missing: str,
+        threads: int | None,
+        progress: bool | None,
     ) -> tuple[npt.NDArray[np.float64], ...]:
         ready = native(data, columns=self._array_columns(data), used=self._features(), may_be_empty=True)
+        # An array without the incomplete rows could not be matched with the data.
+        if word("missing", missing) not in ("empty", "error"):
+            raise SettingError(f"missing: must be 'empty' or 'error', but is '{missing}'")
         options = checked("predict", ReadOptions, {"threads": threads})
         with Watcher(progress) as watcher, naming_missing_files(data):
-            return self._native.predict(ready, options, real("interval", interval), word("unseen", unseen), watcher)
+            return self._native.predict(
+                ready, options, real("interval", interval), word("unseen", unseen), missing, watcher
+            )
 
     def _features(self) -> list[str]:
         """The columns that the posterior was fitted with."""

@@ -163,8 +163,8 @@ def verify(
 def predict(posterior: Posterior, df: DataFrame, *, interval: float = 0.9, unseen: str = "error") -> DataFrame:
     """Add to each row the probability of the positive class: its mean, sd and interval over all draws.
 
-    The new columns are ``probability``, ``probability_sd``, ``probability_lower`` and ``probability_upper``. Like every
-    DataFrame, the result is computed when its rows are needed.
+    The new columns are ``probability``, ``probability_sd``, ``probability_lower`` and ``probability_upper``; they are
+    null in rows in which a feature is missing. Like every DataFrame, the result is computed when its rows are needed.
     """
     if not 0 < real("interval", interval) < 1:
         raise SettingError(f"interval must be between 0 and 1, but is {interval}")
@@ -480,8 +480,8 @@ def _predict(posterior: Posterior, interval: float, unseen: str, features: Seque
             continue
         inputs = pa.RecordBatch.from_struct_array(batch.column(batch.num_columns - 1))
         inputs = pa.Table.from_batches([inputs]).rename_columns(list(features))
-        found = posterior._predict(inputs, interval, unseen, threads=1, progress=False)
-        columns = [*batch.columns[:-1], *[pa.array(column) for column in found]]
+        found = posterior._predict(inputs, interval, unseen, "empty", threads=1, progress=False)
+        columns = [*batch.columns[:-1], *[pa.array(column, from_pandas=True) for column in found]]
         # Spark matches columns by position.
         yield pa.RecordBatch.from_arrays(columns, [*batch.schema.names[:-1], *_PREDICTED])
 

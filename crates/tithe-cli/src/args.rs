@@ -11,15 +11,16 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use tithe::base::error::Setting;
 use tithe::coreset::build::CertificateBy;
 use tithe::coreset::sensitivity::Radius;
-use tithe::data::source::Format;
+use tithe::data::source::{Decimal, Delimiter, Format};
+use tithe::engine::Missing;
 
 pub use paper::{CompareArgs, FigureArg, PaperArgs};
 pub use posterior::{
-    DemoArgs, ExportArgs, FitArgs, GenerateArgs, PosteriorFormat, PredictArgs, PriorArgs, ReportArgs,
-    ToolArg, UnseenArg,
+    DemoArgs, ExportArgs, FitArgs, GenerateArgs, IncompleteArg, PosteriorFormat, PredictArgs, PriorArgs,
+    ReportArgs, ToolArg, UnseenArg,
 };
 pub use stream::{MergeArgs, StreamArgs};
-pub use verify::{CertifyArgs, VerifyArgs};
+pub use verify::{CertifyArgs, CheckArgs, VerifyArgs};
 
 /// Bayesian logistic regression on large data, using a few hundred weighted rows (a coreset).
 #[derive(Debug, Parser)]
@@ -43,6 +44,8 @@ pub enum Command {
     Fit(Box<FitArgs>),
     /// Compare a posterior with the full data in one pass, and correct it.
     Verify(Box<VerifyArgs>),
+    /// Check how well a posterior predicts labelled rows: AUC, log loss, Brier score and calibration.
+    Check(Box<CheckArgs>),
     /// Measure how far a coreset's posterior is from the full data's, for any build method.
     Certify(Box<CertifyArgs>),
     /// Compare two posteriors: MMD, KL divergence, means, standard deviations and predictions.
@@ -94,6 +97,29 @@ pub struct ReadingArgs {
     /// LIBSVM: feature indices start at 0, even if index 0 does not occur.
     #[arg(long, help_heading = "Reading")]
     pub zero_based: bool,
+
+    /// CSV and TSV: character between fields: comma, semicolon, tab or pipe, or the character itself [default: detected].
+    #[arg(long, value_name = "CHARACTER", help_heading = "Reading")]
+    pub delimiter: Option<Delimiter>,
+
+    /// CSV and TSV: decimal separator: point or comma [default: detected].
+    #[arg(long, value_name = "CHARACTER", help_heading = "Reading")]
+    pub decimal: Option<Decimal>,
+
+    /// CSV and TSV: words for missing values, besides NA, N/A, NaN, null and empty fields.
+    #[arg(
+        long,
+        value_name = "WORDS",
+        value_delimiter = ',',
+        allow_hyphen_values = true,
+        help_heading = "Reading"
+    )]
+    pub null_values: Vec<String>,
+
+    /// CSV and TSV: read these columns as numbers although they have percent signs (8 % is 0.08), currencies or separated
+    /// thousands.
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',', help_heading = "Reading")]
+    pub numbers: Vec<String>,
 
     /// Read these columns as text (categories) even if they contain numbers. Put names that contain commas in double
     /// quotes.
@@ -194,7 +220,7 @@ pub struct OutputArgs {
 /// How many rows a coreset has, and how they are chosen.
 #[derive(Debug, Args)]
 pub struct ChoiceArgs {
-    /// Number of rows to select. Rows selected more than once are stored once, so the coreset can be slightly smaller
+    /// Number of rows of the coreset. It can have slightly fewer, because rows selected more than once are stored once
     /// [default: 1000].
     #[arg(long, value_name = "M", conflicts_with = "epsilon", allow_negative_numbers = true)]
     pub size: Option<usize>,
@@ -291,12 +317,23 @@ pub struct BuildArgs {
 /// `tithe inspect`.
 #[derive(Debug, Args)]
 pub struct InspectArgs {
-    /// A coreset, a posterior or a data file.
+    /// A coreset, a posterior, or data: a file, a glob or a directory, as for build.
     pub file: PathBuf,
+
+    /// Data: column with the two classes; levels that occur with one class only are then reported.
+    #[arg(long, value_name = "COLUMN")]
+    pub label: Option<String>,
 
     /// Print all metadata as JSON.
     #[arg(long)]
     pub json: bool,
+
+    /// Do not show progress.
+    #[arg(long, short)]
+    pub quiet: bool,
+
+    #[command(flatten)]
+    pub reading: ReadingArgs,
 }
 
 /// `tithe completions`.
@@ -352,6 +389,16 @@ pub enum MissingArg {
     Error,
     /// Drop and count them.
     Drop,
+}
+
+impl MissingArg {
+    /// The setting of the library.
+    pub fn missing(self) -> Missing {
+        match self {
+            MissingArg::Error => Missing::Error,
+            MissingArg::Drop => Missing::Drop,
+        }
+    }
 }
 
 /// `4GiB`, `512MB`, `1.5G`, or plain bytes.

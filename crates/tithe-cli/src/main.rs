@@ -26,10 +26,7 @@ fn main() -> ExitCode {
         Ok(Ok(())) if show::OUTPUT_FAILED.load(Ordering::Relaxed) => ExitCode::FAILURE,
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
-            show::message(&format!("error: {}", error.message(&CommandLine)));
-            if let Some(help) = error.help() {
-                show::message(&format!("  help: {}", help.words(&CommandLine)));
-            }
+            report(&error);
             exit_code(&error)
         }
         Err(_) => {
@@ -47,6 +44,7 @@ fn run(command: Command) -> Result<()> {
         Command::Merge(args) => commands::merge::run(&args),
         Command::Fit(args) => commands::fit::run(&args),
         Command::Verify(args) => commands::verify::run(&args),
+        Command::Check(args) => commands::check::run(&args),
         Command::Certify(args) => commands::certify::run(&args),
         Command::Compare(args) => commands::compare::run(&args),
         Command::Predict(args) => commands::predict::run(&args),
@@ -61,6 +59,26 @@ fn run(command: Command) -> Result<()> {
     }
 }
 
+/// Shows an error with its remedies; several problems one below the other.
+fn report(error: &Error) {
+    let show_one = |start: &str, indent: &str, error: &Error| {
+        show::message(&format!("{start}{}", error.message(&CommandLine)));
+        if let Some(help) = error.help() {
+            show::message(&format!("{indent}help: {}", help.words(&CommandLine)));
+        }
+    };
+    match error.kind() {
+        ErrorKind::Several { errors } => {
+            show::message(&format!("error: {} problems", errors.len()));
+            errors.iter().for_each(|error| show_one("  ", "    ", error));
+        }
+        _ => show_one("error: ", "  ", error),
+    }
+}
+
+/// The exit code after Ctrl-C: 128 and the number of the signal.
+const INTERRUPTED: u8 = 130;
+
 /// Message of the last panic.
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
@@ -74,10 +92,11 @@ fn suppress_panic_messages() {
     }));
 }
 
-/// The exit code: 1 for a failure, 2 for wrong usage.
+/// The exit code: 1 for a failure, 2 for wrong usage, 130 after Ctrl-C, as shells report it.
 fn exit_code(error: &Error) -> ExitCode {
     match error.kind() {
         ErrorKind::Setting { .. } => ExitCode::from(2),
+        ErrorKind::Cancelled => ExitCode::from(INTERRUPTED),
         _ => ExitCode::FAILURE,
     }
 }
@@ -91,7 +110,7 @@ fn stop_on_interrupt() {
             std::thread::sleep(Duration::from_secs(3));
             commands::remove_temporary_files();
             show::message("error: stopped before the end; nothing was written");
-            std::process::exit(1);
+            std::process::exit(INTERRUPTED.into());
         });
     };
     if let Err(error) = ctrlc::set_handler(stop) {

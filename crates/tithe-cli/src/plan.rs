@@ -16,10 +16,11 @@ use tithe::encoding::{Encoding, Standardize, Unseen};
 use tithe::engine::{EngineSettings, Missing};
 use tithe::options::{BuildOptions, ColumnOptions, FitOptions, ReadOptions, StreamOptions};
 use tithe::results::fit::FitSettings;
+use tithe::results::predict::Incomplete;
 use tithe::stream::StreamSettings;
 
 use crate::args::{
-    BuildArgs, CentersArg, ChoiceArgs, ColumnArgs, DataArgs, EngineArgs, FitArgs, MethodArg, MissingArg,
+    BuildArgs, CentersArg, ChoiceArgs, ColumnArgs, DataArgs, EngineArgs, FitArgs, IncompleteArg, MethodArg,
     ReadingArgs, StandardizeArg, StreamArgs, UnseenArg,
 };
 
@@ -46,6 +47,10 @@ pub fn open_options(args: &ReadingArgs, memory: u64) -> OpenOptions {
         header: Some(!args.no_header),
         zero_based: args.zero_based,
         text: names(&args.text),
+        numbers: names(&args.numbers),
+        delimiter: args.delimiter,
+        decimal: args.decimal,
+        null_values: args.null_values.clone(),
     };
     // Half of the memory is for the bytes of standard input, half for its decoded rows.
     options.open_options(memory / 2)
@@ -140,10 +145,7 @@ pub fn columns(args: &ColumnArgs, encoding: Option<&Path>) -> Result<ColumnOptio
             Some(StandardizeArg::None) => Some(Standardize::None),
         },
         max_levels: Some(args.max_levels),
-        missing: Some(match args.missing {
-            MissingArg::Error => Missing::Error,
-            MissingArg::Drop => Missing::Drop,
-        }),
+        missing: Some(args.missing.missing()),
         known: encoding.map(read_coreset).transpose()?.map(|coreset| coreset.encoding),
     })
 }
@@ -183,6 +185,15 @@ pub fn unseen(arg: UnseenArg) -> Unseen {
     match arg {
         UnseenArg::Error => Unseen::Error,
         UnseenArg::Reference => Unseen::Reference,
+    }
+}
+
+/// How to treat rows without a usable value of every feature.
+pub fn incomplete(arg: IncompleteArg) -> Incomplete {
+    match arg {
+        IncompleteArg::Empty => Incomplete::Empty,
+        IncompleteArg::Drop => Incomplete::Drop,
+        IncompleteArg::Error => Incomplete::Error,
     }
 }
 

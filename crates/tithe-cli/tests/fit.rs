@@ -442,6 +442,39 @@ fn a_coreset_that_is_too_small_gives_a_warning() {
     }
 }
 
+/// The lines of the table and the odds ratios in JSON against the draws.
+#[test]
+fn odds_ratios_have_the_interval_asked_for() {
+    let scratch = with_core();
+    let line = format!("fit {CORE} --chains 2 --draws 300 --warmup 200 -o post.parquet --interval 0.5");
+    let text = scratch.succeed(&line);
+    let record: Value = serde_json::from_str(&scratch.succeed(&format!("{line} --json"))).expect("JSON");
+    let draws = read_core(&scratch.path("post.parquet"));
+    let ratios = record["odds_ratios"].as_array().expect("odds ratios");
+    let names: Vec<&str> = ratios.iter().filter_map(|ratio| ratio["name"].as_str()).collect();
+    assert_eq!(names, ["x1", "x2", "city=Bern", "city=Genf"]);
+    for ratio in ratios {
+        let mut values = draws.floats(ratio["name"].as_str().expect("a name"));
+        values.sort_by(f64::total_cmp);
+        let quantile = |p: f64| {
+            let at = (values.len() - 1) as f64 * p;
+            let low = values[at.floor() as usize];
+            (low + (at - at.floor()) * (values[at.ceil() as usize] - low)).exp()
+        };
+        for (key, p) in [("lower", 0.25), ("median", 0.5), ("upper", 0.75)] {
+            let found = ratio[key].as_f64().expect("a number");
+            assert!((found / quantile(p) - 1.0).abs() < 1e-12, "{ratio}: {key}");
+        }
+    }
+    assert!(text.lines().next().is_some_and(|line| line.contains("50 % interval")), "{text}");
+    assert!(text.lines().all(|line| line.len() < 90 || !line.contains(" to ")), "{text}");
+    let at = |start: &str| text.lines().position(|line| line.starts_with(start)).expect("a line");
+    let heading = at("city (reference: Basel)");
+    assert_eq!((at("  Bern "), at("  Genf ")), (heading + 1, heading + 2), "{text}");
+    let refused = scratch.run(&format!("fit {CORE} --interval 1"));
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+}
+
 #[test]
 fn the_scale_of_the_priors_is_reported() {
     let scratch = Scratch::with_csv(Mixed::new(400).csv());

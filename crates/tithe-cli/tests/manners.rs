@@ -38,7 +38,7 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
 fn stopped(child: Child, scratch: &Scratch, left: &[&str]) {
     let output = child.wait_with_output().expect("an end");
     assert_eq!(String::from_utf8_lossy(&output.stderr), STOPPED);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(130));
     assert!(output.stdout.is_empty());
     assert_eq!(scratch.names(), left);
 }

@@ -106,9 +106,9 @@ fn rows_that_cannot_be_predicted_are_located() {
             "error: 'unseen.csv', row 2, column 'city': the level 'Chur' did not occur when the model was fitted\n  help: treat it as the reference level with --unseen reference\n",
         ),
         (
-            "post.parquet missing.csv -o out.csv",
+            "post.parquet missing.csv -o out.csv --missing error",
             1,
-            "error: 'missing.csv', row 2, column 'x1': the value is missing\n  help: a prediction needs a value of every feature: repair the row or leave it out\n",
+            "error: 'missing.csv', row 2, column 'x1': the value is missing\n  help: repair the row, use --missing empty, or use --missing drop\n",
         ),
         (
             "post.parquet lacking.csv -o out.csv",
@@ -148,6 +148,46 @@ fn rows_that_cannot_be_predicted_are_located() {
     let last: Vec<&str> = text.lines().last().expect("a line").split(',').collect();
     let expected = plain(&draws, 3.0, 4.0, "Basel")[0];
     assert!((last[3].parse::<f64>().expect("a number") - expected).abs() < 1e-10);
+}
+
+#[test]
+fn incomplete_rows_have_an_empty_prediction_or_are_left_out() {
+    let scratch = with_posterior();
+    let rows = ["1,2,Bern", ",4,Bern", "5,NA,Genf", "3,inf,Bern", "7,8,", "9,10,Basel"];
+    scratch.write("new.csv", format!("x1,x2,city\n{}\n", rows.join("\n")));
+    let out = scratch.succeed("predict post.parquet new.csv -o out.csv");
+    assert!(
+        out.starts_with("out.csv: 6 rows, ") && out.ends_with("  4 incomplete rows without a prediction\n"),
+        "{out}"
+    );
+    let text = String::from_utf8(scratch.read("out.csv")).expect("UTF-8");
+    let draws = read_core(&scratch.path("post.parquet"));
+    let expected = [plain(&draws, 1.0, 2.0, "Bern"), plain(&draws, 9.0, 10.0, "Basel")];
+    let lines: Vec<&str> = text.lines().skip(1).collect();
+    let mut sum = 0.0;
+    for (line, complete) in lines.iter().zip([Some(0), None, None, None, None, Some(1)]) {
+        let words: Vec<&str> = line.split(',').skip(3).collect();
+        match complete {
+            None => assert_eq!(words, ["", "", "", ""], "{line}"),
+            Some(at) => {
+                let found: f64 = words[0].parse().expect("a number");
+                assert!((found - expected[at][0]).abs() < 1e-10, "{line}");
+                sum += found;
+            }
+        }
+    }
+    let record: Value =
+        serde_json::from_str(&scratch.succeed("predict post.parquet new.csv -o out.parquet --json"))
+            .expect("JSON");
+    assert_eq!((&record["rows"], &record["incomplete"]), (&6.into(), &4.into()));
+    assert!((record["mean"].as_f64().expect("a mean") - sum / 2.0).abs() < 1e-10, "{record}");
+    let out = scratch.succeed("predict post.parquet new.csv -o fewer.csv --missing drop");
+    assert!(
+        out.starts_with("fewer.csv: 2 rows, ") && out.ends_with("  4 incomplete rows left out\n"),
+        "{out}"
+    );
+    let fewer = String::from_utf8(scratch.read("fewer.csv")).expect("UTF-8");
+    assert_eq!(fewer.lines().skip(1).collect::<Vec<_>>(), [lines[0], lines[5]]);
 }
 
 #[test]

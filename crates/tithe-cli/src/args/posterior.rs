@@ -41,6 +41,12 @@ impl PriorArgs {
     }
 }
 
+/// A number between 0 and 1, both excluded.
+fn parse_probability(word: &str) -> Result<f64, String> {
+    let number = word.parse().ok().filter(|number| *number > 0.0 && *number < 1.0);
+    number.ok_or_else(|| "it must lie between 0 and 1, for example 0.95".to_string())
+}
+
 /// Splits at the last `=`: a name may contain `=` (`column=level`), a prior never does.
 fn parse_named_prior(word: &str) -> Result<(String, Prior), String> {
     let (name, prior) = word.rsplit_once('=').ok_or("expected NAME=PRIOR, for example age=normal:1")?;
@@ -83,6 +89,10 @@ pub struct FitArgs {
     /// Random seed. The same seed gives the same output, byte for byte.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+
+    /// Probability of the intervals of the odds ratios, between 0 and 1.
+    #[arg(long, value_name = "P", default_value_t = 0.9, value_parser = parse_probability)]
+    pub interval: f64,
 
     /// Treat warnings as errors (exit code 1).
     #[arg(long)]
@@ -134,12 +144,27 @@ pub struct PredictArgs {
     #[arg(long, value_enum, default_value_t = UnseenArg::Error)]
     pub unseen: UnseenArg,
 
+    /// How to treat a row in which a feature is missing, infinite or an integer too large to be exact.
+    #[arg(long, value_enum, default_value_t = IncompleteArg::Empty)]
+    pub missing: IncompleteArg,
+
     /// Number of threads [default: one per core].
     #[arg(long, value_name = "N", help_heading = "Running")]
     pub threads: Option<usize>,
 
     #[command(flatten)]
     pub show: OutputArgs,
+}
+
+/// How to treat a row without a usable value of every feature.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum IncompleteArg {
+    /// Write it with an empty prediction.
+    Empty,
+    /// Leave it out.
+    Drop,
+    /// Stop and report where it is.
+    Error,
 }
 
 /// How to treat an unseen level.

@@ -30,7 +30,7 @@ pub struct MergeArgs {
 
 /// Flags that conflict with `--snapshot` and `--repair`: settings that are fixed in the state, and settings for reading
 /// input, which these two do not do.
-const SETTINGS: [&str; 34] = [
+const SETTINGS: [&str; 38] = [
     "size",
     "epsilon",
     "delta",
@@ -60,6 +60,10 @@ const SETTINGS: [&str; 34] = [
     "no_header",
     "zero_based",
     "text",
+    "delimiter",
+    "decimal",
+    "null_values",
+    "numbers",
     "block",
     "warmup_rows",
     "encoding",

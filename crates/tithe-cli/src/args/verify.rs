@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::posterior::PriorArgs;
-use super::{DataArgs, EngineArgs, OutputArgs};
+use super::{DataArgs, EngineArgs, MissingArg, OutputArgs};
 
 /// `tithe verify`.
 #[derive(Debug, Args)]
@@ -48,6 +48,33 @@ pub struct VerifyArgs {
     #[command(flatten)]
     pub show: OutputArgs,
 }
+
+/// `tithe check`.
+#[derive(Debug, Args)]
+#[command(mut_arg("data", |data| data.long("data").num_args(1..).help(LABELLED_DATA)))]
+pub struct CheckArgs {
+    /// Posterior file.
+    pub posterior: PathBuf,
+
+    #[command(flatten)]
+    pub data: DataArgs,
+
+    /// Number of draws that predictions are averaged over, evenly spaced.
+    #[arg(long, value_name = "S", default_value_t = 400)]
+    pub draws: usize,
+
+    /// How to treat rows with a missing or infinite value, or an integer too large to be exact [default: as for the fit].
+    #[arg(long, value_enum)]
+    pub missing: Option<MissingArg>,
+
+    #[command(flatten)]
+    pub engine: EngineArgs,
+
+    #[command(flatten)]
+    pub show: OutputArgs,
+}
+
+const LABELLED_DATA: &str = "Rows with the label: files, globs or directories, as for build; best those that the model was not fitted to";
 
 /// `tithe certify`.
 #[derive(Debug, Args)]

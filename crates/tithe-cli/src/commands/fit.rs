@@ -17,11 +17,11 @@ use tithe::results::write_stan_csv;
 
 use crate::args::{FitArgs, PosteriorFormat};
 use crate::commands::{
-    certificate, create_output, create_parquet, fail_if_strict, full_fit_seconds, no_coreset_needed,
-    rows_fitted,
+    certificate, coefficients, create_output, create_parquet, fail_if_strict, full_fit_seconds,
+    no_coreset_needed, rows_fitted,
 };
 use crate::plan;
-use crate::show::{self, Watcher, counted, number, printable, represented};
+use crate::show::{self, Watcher, counted, number, represented};
 use crate::words::CommandLine;
 
 /// Seconds taken by this fit, and by a fit of all rows (estimated if a coreset was fitted; `None` if the coreset is exact
@@ -182,6 +182,8 @@ fn record(args: &FitArgs, fit: &Fit, timing: &Timing) -> Value {
         "priors": fit.draws.names.iter().zip(&fit.priors.coefficients).collect::<Vec<(&String, &Prior)>>(),
         "basis": fit.basis,
         "summary": fit.summary,
+        "interval": args.interval,
+        "odds_ratios": coefficients::odds_ratios(fit, args.interval),
         "findings": fit.findings,
         "seconds": timing.seconds,
         "whole_fit_seconds": timing.full_fit,
@@ -190,30 +192,7 @@ fn record(args: &FitArgs, fit: &Fit, timing: &Timing) -> Value {
 
 /// The result as a table.
 fn table(args: &FitArgs, fit: &Fit, timing: &Timing) -> String {
-    let width = fit
-        .summary
-        .iter()
-        .map(|c| printable(&c.name).chars().count())
-        .max()
-        .unwrap_or(0)
-        .max("coefficient".len());
-    let mut text = format!(
-        "{:<width$} {:>10} {:>10} {:>10} {:>10} {:>7} {:>8} {:>8}\n",
-        "coefficient", "mean", "sd", "5 %", "95 %", "R-hat", "ESS bulk", "ESS tail"
-    );
-    for c in &fit.summary {
-        text += &format!(
-            "{:<width$} {:>10} {:>10} {:>10} {:>10} {:>7.3} {:>8.0} {:>8.0}\n",
-            printable(&c.name),
-            number(c.mean),
-            number(c.sd),
-            number(c.q05),
-            number(c.q95),
-            c.r_hat,
-            c.ess_bulk,
-            c.ess_tail
-        );
-    }
+    let mut text = coefficients::table(fit, args.interval);
     let (centers, scales) = fit.encoding.transform();
     let [is_centred, is_scaled] =
         [centers.iter().any(|center| *center != 0.0), scales.iter().any(|scale| *scale != 1.0)];

@@ -4,17 +4,22 @@ use serde_json::{Value, json};
 use tithe::base::error::{ErrorKind, Result};
 use tithe::coreset::Coreset;
 use tithe::coreset::file::read_coreset;
-use tithe::data::block::Kind;
 use tithe::data::sink::find_metadata;
-use tithe::data::source::{OpenOptions, Source, open};
+use tithe::data::source::open;
 use tithe::encoding::Coding;
+use tithe::encoding::survey::EncodingSettings;
 use tithe::results::file::{prior_scale, read_posterior};
 use tithe::results::fit::{Basis, Fit};
+use tithe::results::profile::profile;
 
 use crate::args::InspectArgs;
-use crate::commands::{certificate, rows_fitted};
-use crate::show::{self, count, counted, number, printable, represented};
+use crate::commands::{certificate, rows_fitted, table};
+use crate::plan;
+use crate::show::{self, Watcher, count, counted, number, printable, represented};
 use crate::words::CommandLine;
+
+/// Maximum number of bytes of standard input held in memory.
+const MEMORY: u64 = 1 << 29;
 
 /// Prints a description of a file.
 pub fn run(args: &InspectArgs) -> Result<()> {
@@ -55,11 +60,14 @@ pub fn run(args: &InspectArgs) -> Result<()> {
             }
         }
         None => {
-            let source = open(&[args.file.display().to_string()], &OpenOptions::default())?;
+            let options = plan::open_options(&args.reading, MEMORY);
+            let source = open(&[args.file.display().to_string()], &options)?;
+            let max_levels = EncodingSettings::default().max_levels;
+            let found = profile(&*source, args.label.as_deref(), max_levels, &Watcher::new(args.quiet))?;
             if args.json {
-                show::print(&format!("{}\n", data_record(&*source)));
+                show::print(&format!("{}\n", table::record(&found)));
             } else {
-                show::print(&describe_data(args, &*source));
+                show::print(&table::describe(args, &found));
             }
         }
     }
@@ -172,32 +180,4 @@ fn describe_corrected(args: &InspectArgs, metadata: &Value) -> String {
         figure("k_hat"),
         figure("efficiency"),
     )
-}
-
-fn kind_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Number => "number",
-        Kind::Boolean => "boolean",
-        Kind::Text => "text",
-        Kind::Unsupported => "unsupported",
-    }
-}
-
-fn data_record(source: &dyn Source) -> Value {
-    let columns: Vec<Value> = source
-        .fields()
-        .iter()
-        .map(|field| json!({"name": field.name, "kind": kind_name(field.kind)}))
-        .collect();
-    json!({"file": "data", "rows": source.rows(), "columns": columns})
-}
-
-fn describe_data(args: &InspectArgs, source: &dyn Source) -> String {
-    let rows = source.rows().map_or(String::new(), |rows| counted(rows, "row") + ", ");
-    let columns = counted(source.fields().len() as u64, "column");
-    let mut text = format!("{}: data, {rows}{columns}\n", args.file.display());
-    for field in source.fields() {
-        text += &format!("  {:<22}{}\n", printable(&field.name), kind_name(field.kind));
-    }
-    text
 }

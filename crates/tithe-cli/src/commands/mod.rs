@@ -4,6 +4,8 @@ pub mod about;
 pub mod build;
 mod certificate;
 pub mod certify;
+pub mod check;
+mod coefficients;
 pub mod compare;
 pub mod demo;
 pub mod export;
@@ -15,6 +17,7 @@ pub mod paper;
 pub mod predict;
 pub mod report;
 pub mod stream;
+mod table;
 pub mod verify;
 
 use std::path::{Path, PathBuf};

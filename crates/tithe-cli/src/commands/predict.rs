@@ -5,9 +5,10 @@ use tithe::base::error::Result;
 use tithe::data::sink::RowFormat;
 use tithe::data::source::find_inputs;
 use tithe::results::file::read_posterior;
-use tithe::results::predict::{PredictSettings, predict};
+use tithe::results::predict::{Incomplete, PredictSettings, predict};
 
 use crate::args::PredictArgs;
+use crate::commands::coefficients::percent;
 use crate::commands::create_output;
 use crate::plan;
 use crate::show::{self, Watcher, counted, number, printable, they_were};
@@ -24,8 +25,12 @@ pub fn run(args: &PredictArgs) -> Result<()> {
     let mut files: Vec<_> = inputs.iter().map(|input| input.path().to_path_buf()).collect();
     files.push(args.posterior.clone());
     plan::refuse_overwriting(&files, &args.output)?;
-    let settings =
-        PredictSettings { interval: args.interval, unseen: plan::unseen(args.unseen), threads: args.threads };
+    let settings = PredictSettings {
+        interval: args.interval,
+        unseen: plan::unseen(args.unseen),
+        incomplete: plan::incomplete(args.missing),
+        threads: args.threads,
+    };
     let output = create_output(&args.output)?;
     let watcher = Watcher::new(args.show.quiet);
     let done = predict(&fit, inputs, &options, &settings, output, format, &watcher)?;
@@ -33,6 +38,7 @@ pub fn run(args: &PredictArgs) -> Result<()> {
         let record = json!({
             "output": show::path(&args.output),
             "rows": done.rows,
+            "incomplete": done.incomplete,
             "unseen": done.unseen,
             "columns": done.added,
             "interval": args.interval,
@@ -47,14 +53,21 @@ pub fn run(args: &PredictArgs) -> Result<()> {
             done.added.join(", "),
             percent(args.interval),
         ));
+        let is_dropped = settings.incomplete == Incomplete::Drop;
+        let predicted = if is_dropped { done.rows } else { done.rows - done.incomplete };
         let label = &fit.encoding.label;
         if let Some(mean) = done.mean {
             show::print(&format!(
                 "  expected number of rows with {} = {}: {}\n",
                 printable(&label.column),
                 printable(&label.positive.to_string()),
-                number(mean * done.rows as f64)
+                number(mean * predicted as f64)
             ));
+        }
+        if done.incomplete > 0 {
+            let rows = counted(done.incomplete, "incomplete row");
+            let what = if is_dropped { "left out" } else { "without a prediction" };
+            show::print(&format!("  {rows} {what}\n"));
         }
         if done.unseen > 0 {
             let were = they_were(done.unseen, "value");
@@ -62,9 +75,4 @@ pub fn run(args: &PredictArgs) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// A probability in percent, without rounding errors of the multiplication: 0.57 is 57.
-fn percent(probability: f64) -> f64 {
-    (probability * 1e8).round() / 1e6
 }

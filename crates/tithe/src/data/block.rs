@@ -148,7 +148,7 @@ impl Column {
     }
 
     /// True if the value of a row is neither missing, infinite nor inexact.
-    fn is_usable(&self, row: usize) -> bool {
+    pub(crate) fn is_usable(&self, row: usize) -> bool {
         match self {
             Column::Number(values) => values[row].is_finite(),
             Column::Text { codes, .. } => codes[row] != MISSING_CODE,
@@ -326,6 +326,11 @@ impl Block {
             kept: Some(usable.iter().map(|&row| row as u32).collect()),
             ..self
         }
+    }
+
+    /// The rows in which any value is missing, infinite or inexact.
+    pub(crate) fn unusable_rows(&self) -> impl Iterator<Item = usize> {
+        (0..self.len).filter(|&row| self.columns.iter().any(|column| !column.is_usable(row)))
     }
 
     /// The same block as part `part` of the input. Blocks of other parts have the same `index`, so its random streams depend on the part.

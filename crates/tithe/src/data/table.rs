@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use crate::base::error::{Error, ErrorKind, Result, Setting};
+use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::data::block::{Field, Kind};
-use crate::data::source::Source;
+use crate::data::source::{READ_AS_NUMBERS, Source};
 
 /// The role of each column.
 #[derive(Clone, Debug, Default)]
@@ -69,6 +69,10 @@ impl Table {
         if features.is_empty() {
             return Err(Error::setting(Setting::Features, "must leave at least one column"));
         }
+        let problems = features.iter().filter_map(|&c| problem(&*source, c)).collect();
+        if let Some(error) = Error::of_all(problems) {
+            return Err(error);
+        }
         let positions: Vec<usize> = features.iter().copied().chain([label]).chain(weight).collect();
         let fields: Vec<Field> = positions.iter().map(|&c| all[c].clone()).collect();
         if let Some(weight) = weight
@@ -113,4 +117,23 @@ impl Table {
     pub(crate) fn positions(&self) -> &[usize] {
         &self.positions
     }
+}
+
+/// Why a column cannot be a feature: its type, or text that looks like numbers.
+fn problem(source: &dyn Source, column: usize) -> Option<Error> {
+    let Field { name, kind, data_type } = &source.fields()[column];
+    let (what, help) = if *kind == Kind::Unsupported {
+        (
+            format!("values of type {data_type} cannot be used"),
+            Remedy::ExcludeColumn(Some(name.clone())).into(),
+        )
+    } else {
+        let sample = source.looks_numeric(column)?;
+        let remedies = [
+            Remedy::example(READ_AS_NUMBERS, Setting::Numbers, name.as_str()),
+            Remedy::example("keep it as text", Setting::Text, name.as_str()),
+        ];
+        (format!("is text, but its values look like numbers: '{sample}'"), Help::from(remedies))
+    };
+    Some(ErrorKind::Column { column: name.clone(), what, help: Some(help) }.into())
 }

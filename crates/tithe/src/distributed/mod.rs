@@ -26,6 +26,7 @@ use crate::engine::pass::{Pass, Watching};
 use crate::engine::{Engine, EngineSettings, LocalEngine, Missing, default_block_rows};
 use crate::mode::evaluation::EvaluatingCurvature;
 use crate::mode::values::Evaluating;
+use crate::results::check::Checking;
 use crate::results::compare::Scoring;
 use crate::results::fit::Gathering;
 
@@ -270,6 +271,7 @@ passes!(
     Recognising<'static>,
     Evaluating<'static>,
     Scoring<'static>,
+    Checking<'static>,
     Gathering<'static>,
 );
 

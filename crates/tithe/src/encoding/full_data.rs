@@ -64,7 +64,17 @@ pub(crate) fn open_with_text(
 ) -> Result<Reopened> {
     let features = options.features.or(encoding.highest_index());
     let mut options = OpenOptions { features, ..options.clone() };
-    let stored = open(&options)?.fields().to_vec();
+    let source = open(&options)?;
+    let stored = source.fields().to_vec();
+    // Where the model has numbers, text that looks like numbers is read as such.
+    let is_number = |name: &str| {
+        let mut features = encoding.features.iter();
+        features.any(|feature| feature.column == name && !matches!(feature.coding, Coding::Levels { .. }))
+    };
+    let numbers = stored.iter().enumerate().filter(|(c, field)| {
+        is_number(&field.name) && source.looks_numeric(*c).is_some() && !options.numbers.contains(&field.name)
+    });
+    options.numbers.extend(numbers.map(|(_, field)| field.name.clone()).collect::<Vec<_>>());
     options.text.extend(text(&stored)?);
     options.text.sort();
     options.text.dedup();

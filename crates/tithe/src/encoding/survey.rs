@@ -186,10 +186,13 @@ pub fn survey(
     let pass = Survey { features, max_levels: settings.max_levels, races: Races::new(1000 * clusters), seed };
     let found = engine.run(&pass)?.ok_or_else(|| no_rows(nothing_in(table)))?;
     let row_name = |row| engine.row_name(row);
-    check(table, &found, engine.missing(), &row_name)?;
+    let checked = check(table, &found, engine.missing(), &row_name);
     let (encoding, warnings) = match &settings.known {
-        Some(known) => (fitting(known, settings.unseen, table, &found, &row_name)?, Vec::new()),
-        None => learn(table, &found, settings, &row_name)?,
+        Some(known) => {
+            checked?;
+            (fitting(known, settings.unseen, table, &found, &row_name)?, Vec::new())
+        }
+        None => learn(table, &found, settings, checked, &row_name)?,
     };
     encoding.distinct_names()?;
     let moments = table.features().iter().zip(&found.columns).map(|(field, column)| {
@@ -603,28 +606,43 @@ fn shown(fields: &[Field], row: &RowSet, at: usize) -> String {
     )
 }
 
+/// Learns the encoding. Problems of all columns are reported together, after those that were found before.
 fn learn(
     table: &Table,
     found: &Found,
     settings: &EncodingSettings,
+    checked: Result<()>,
     row_name: &dyn Fn(u64) -> String,
 ) -> Result<(Encoding, Vec<String>)> {
+    if found.rows == 0 {
+        checked?;
+        return Err(no_rows(nothing_in(table)));
+    }
+    let mut problems: Vec<Error> = checked.err().into_iter().collect();
     let mut warnings = Vec::new();
     let center =
         settings.standardize != Standardize::None && settings.intercept && !table.source().is_sparse();
-    let features = table
-        .features()
-        .iter()
-        .zip(&found.columns)
-        .map(|(field, column)| feature(field, column, settings, center, &mut warnings))
-        .collect::<Result<Vec<_>>>()?;
+    let mut features = Vec::with_capacity(table.features().len());
+    for (field, column) in table.features().iter().zip(&found.columns) {
+        match feature(field, column, settings, center, &mut warnings) {
+            Ok(feature) => features.push(feature),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    let label = label(table.label(), &found.columns[table.features().len()], settings, row_name);
+    let label = match (label, problems.is_empty()) {
+        (Ok(label), true) => label,
+        (label, _) => {
+            problems.extend(label.err());
+            return Err(Error::of_all(problems).unwrap_or_else(|| no_rows(nothing_in(table))));
+        }
+    };
     let is_feature = |name: &str| features.iter().any(|feature: &Feature| feature.column == name);
     if is_feature("weight") && is_feature("row") {
         let what = "columns 'weight' and 'row' are used as features";
         let remedy = "if this is a coreset, name 'weight' as the weight and exclude 'row'";
         warnings.push(format!("{what}: {remedy}"));
     }
-    let label = label(table.label(), &found.columns[features.len()], settings, row_name)?;
     let weight = table.weight().map(|field| field.name.clone());
     let unseen = settings.unseen;
     let encoding = Encoding { label, weight, intercept: settings.intercept, features, unseen };
@@ -892,7 +910,7 @@ fn is_named(value: &LabelValue, wanted: &str) -> bool {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::data::block::{Segment, TextBuilder};
 

@@ -11,7 +11,7 @@ use crate::coreset::Method;
 use crate::coreset::build::{BuildSettings, CertificateBy};
 use crate::coreset::selection::Size;
 use crate::coreset::sensitivity::{CenterRule, Radius};
-use crate::data::source::{Format, OpenOptions, Source};
+use crate::data::source::{Decimal, Delimiter, Format, OpenOptions, Source};
 use crate::data::table::Roles;
 use crate::encoding::survey::EncodingSettings;
 use crate::encoding::{Encoding, Standardize, Unseen};
@@ -19,6 +19,7 @@ use crate::engine::Missing;
 use crate::mcmc::{Sampler, Settings};
 use crate::model::PriorChoice;
 use crate::results::fit::FitSettings;
+use crate::results::predict::Incomplete;
 use crate::stream::StreamSettings;
 
 /// The probability δ that the guarantee of Theorem 3.2 fails, unless the user gives another.
@@ -37,6 +38,14 @@ pub struct ReadOptions {
     pub zero_based: bool,
     /// Columns to read as text.
     pub text: Vec<String>,
+    /// CSV and TSV: columns to read as numbers although they have percent signs, currencies or separated thousands.
+    pub numbers: Vec<String>,
+    /// CSV and TSV: the character between fields (default: detected).
+    pub delimiter: Option<Delimiter>,
+    /// CSV and TSV: the decimal separator (default: detected).
+    pub decimal: Option<Decimal>,
+    /// CSV and TSV: words for missing values, besides the usual ones.
+    pub null_values: Vec<String>,
 }
 
 impl ReadOptions {
@@ -46,11 +55,53 @@ impl ReadOptions {
         OpenOptions {
             format: self.format,
             header: self.header.unwrap_or(usual.header),
+            delimiter: self.delimiter,
+            decimal: self.decimal,
+            null_values: self.null_values.clone(),
+            numbers: self.numbers.clone(),
             zero_based: self.zero_based.then_some(true),
             text: self.text.clone(),
             memory,
             ..usual
         }
+    }
+}
+
+impl FromStr for Delimiter {
+    type Err = Error;
+
+    /// The character itself, or its name.
+    fn from_str(word: &str) -> Result<Delimiter> {
+        const CHOICES: [(&str, Delimiter); 9] = [
+            ("comma", Delimiter::Comma),
+            ("semicolon", Delimiter::Semicolon),
+            ("tab", Delimiter::Tab),
+            ("pipe", Delimiter::Pipe),
+            (",", Delimiter::Comma),
+            (";", Delimiter::Semicolon),
+            ("\t", Delimiter::Tab),
+            ("\\t", Delimiter::Tab),
+            ("|", Delimiter::Pipe),
+        ];
+        let found = CHOICES.iter().find(|(name, _)| *name == word).map(|(_, delimiter)| *delimiter);
+        found.ok_or_else(|| {
+            let what = format!("must be comma, semicolon, tab or pipe, but is '{word}'");
+            Error::setting(Setting::Delimiter, what)
+        })
+    }
+}
+
+impl FromStr for Decimal {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<Decimal> {
+        const CHOICES: [(&str, Decimal); 4] = [
+            (".", Decimal::Point),
+            (",", Decimal::Comma),
+            ("point", Decimal::Point),
+            ("comma", Decimal::Comma),
+        ];
+        one_of(Setting::Decimal, word, &CHOICES)
     }
 }
 
@@ -346,6 +397,16 @@ impl FromStr for Standardize {
     }
 }
 
+impl FromStr for Incomplete {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<Incomplete> {
+        const CHOICES: [(&str, Incomplete); 3] =
+            [("empty", Incomplete::Empty), ("drop", Incomplete::Drop), ("error", Incomplete::Error)];
+        one_of(Setting::Missing, word, &CHOICES)
+    }
+}
+
 impl FromStr for Unseen {
     type Err = Error;
 
@@ -430,6 +491,12 @@ mod tests {
         assert_eq!("uniform".parse::<Method>().ok(), Some(Method::Uniform));
         assert_eq!("quick".parse::<CenterRule>().ok(), Some(CenterRule::Quick));
         assert_eq!("drop".parse::<Missing>().ok(), Some(Missing::Drop));
+        let read = |word: &str| word.parse::<Delimiter>().map_err(|error| error.to_string());
+        assert_eq!((read(";"), read("tab")), (Ok(Delimiter::Semicolon), Ok(Delimiter::Tab)));
+        let message = "delimiter must be comma, semicolon, tab or pipe, but is 'x'";
+        assert_eq!(read("x"), Err(message.to_string()));
+        assert_eq!(",".parse::<Decimal>().ok(), Some(Decimal::Comma));
+        assert_eq!("empty".parse::<Incomplete>().ok(), Some(Incomplete::Empty));
         assert_eq!("all".parse::<Standardize>().ok(), Some(Standardize::All));
         assert_eq!("reference".parse::<Unseen>().ok(), Some(Unseen::Reference));
         assert_eq!("2.5".parse::<Radius>().ok(), Some(Radius::Fixed(2.5)));

@@ -248,21 +248,7 @@ impl Pass for Scoring<'_> {
     }
 
     fn visit(&self, scratch: &mut Scratch, block: &Block) -> Result<ScoreSums> {
-        if let Some((row, column)) = block.first_unusable() {
-            let features = self.encoding.features.iter().map(|feature| &feature.column);
-            let names = features.chain([&self.encoding.label.column]).chain(&self.encoding.weight);
-            let name = names.into_iter().nth(column).map_or("", String::as_str);
-            return Err(ErrorKind::Column {
-                column: name.to_string(),
-                what: format!(
-                    "the value in {} of the test data is {}",
-                    row_name(block.position(row)),
-                    block.columns[column].show(row)
-                ),
-                help: Some("scores need every value: repair such rows or leave them out".into()),
-            }
-            .into());
-        }
+        require_usable(&self.encoding, block)?;
         self.encoding.check_labels(block)?;
         let encoder = self.encoding.encoder(block)?;
         let mut sums = ScoreSums { rows: block.len as u64, ..ScoreSums::default() };
@@ -279,6 +265,23 @@ impl Pass for Scoring<'_> {
         state.log_score += next.log_score;
         state.brier += next.brier;
     }
+}
+
+/// Returns an error for a row with a value that cannot be used, which the scores need.
+pub(crate) fn require_usable(encoding: &Encoding, block: &Block) -> Result<()> {
+    let Some((row, column)) = block.first_unusable() else { return Ok(()) };
+    let features = encoding.features.iter().map(|feature| &feature.column);
+    let mut names = features.chain([&encoding.label.column]).chain(&encoding.weight);
+    Err(ErrorKind::Column {
+        column: names.nth(column).cloned().unwrap_or_default(),
+        what: format!(
+            "the value in {} of the test data is {}",
+            row_name(block.position(row)),
+            block.columns[column].show(row)
+        ),
+        help: Some("scores need every value: repair such rows or leave them out".into()),
+    }
+    .into())
 }
 
 impl ScoreSums {

@@ -1,5 +1,6 @@
 //! Everything done with a model: fit it, verify it, compare it, predict with it, save and export it.
 
+pub mod check;
 pub mod compare;
 mod corrected;
 pub mod epsilon_search;
@@ -8,6 +9,7 @@ pub mod file;
 pub mod fit;
 pub mod mmd;
 pub mod predict;
+pub mod profile;
 mod stan;
 pub mod verify;
 

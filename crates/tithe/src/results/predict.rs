@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::base::math::{softplus_and_slope, vectorized};
 use crate::base::progress::{Event, Observer};
-use crate::data::block::{Block, Column, Field, INEXACT, Kind, MISSING_CODE, Segment};
+use crate::data::block::{Block, Column, Field, INEXACT, Kind, Segment};
 use crate::data::points::{Lane, TILE, Tile};
 use crate::data::sink::parquet::free_name;
 use crate::data::sink::{Output, RowFormat, RowWriter};
@@ -30,17 +30,31 @@ pub struct PredictSettings {
     pub interval: f64,
     /// How to treat levels that the model does not know.
     pub unseen: Unseen,
+    /// How to treat rows without a usable value of every feature.
+    pub incomplete: Incomplete,
     /// Number of threads; `None` is one per core.
     pub threads: Option<usize>,
 }
 
 impl Default for PredictSettings {
     fn default() -> PredictSettings {
-        PredictSettings { interval: 0.9, unseen: Unseen::Error, threads: None }
+        PredictSettings { interval: 0.9, unseen: Unseen::Error, incomplete: Incomplete::Empty, threads: None }
     }
 }
 
-/// The posterior distribution of one row's probability.
+/// What to do with a row in which a feature is missing, infinite or an integer too large to be exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Incomplete {
+    /// Give it an empty prediction.
+    #[default]
+    Empty,
+    /// Leave it out.
+    Drop,
+    /// Stop with an error that names the row.
+    Error,
+}
+
+/// The posterior distribution of one row's probability; NaN if the row is incomplete.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Prediction {
@@ -54,6 +68,11 @@ pub struct Prediction {
     pub upper: f64,
 }
 
+impl Prediction {
+    /// The prediction of an incomplete row.
+    const EMPTY: Prediction = Prediction { mean: f64::NAN, sd: f64::NAN, lower: f64::NAN, upper: f64::NAN };
+}
+
 /// The columns that predictions add.
 const ADDED: [&str; 4] = ["probability", "probability_sd", "probability_lower", "probability_upper"];
 
@@ -62,11 +81,13 @@ const ADDED: [&str; 4] = ["probability", "probability_sd", "probability_lower", 
 pub struct Predicted {
     /// Number of rows written.
     pub rows: u64,
+    /// Number of incomplete rows, which have an empty prediction or were left out.
+    pub incomplete: u64,
     /// Number of values with a level that the model does not know, treated as the reference level.
     pub unseen: u64,
     /// The names of the added columns: mean, sd, lower and upper end.
     pub added: Vec<String>,
-    /// The mean of all predictions; `None` if there are no rows.
+    /// The mean of all predictions; `None` if there are none.
     pub mean: Option<f64>,
 }
 
@@ -85,21 +106,34 @@ pub fn predict(
     let pool = thread_pool(settings.threads)?;
     let plan = Plan::new(&fit.encoding, inputs, options, format, observer)?;
     let mut writer = RowWriter::new(output, format, &plan.schema, None)?;
-    let (mut rows, mut sum, mut unseen) = (0, 0.0, 0);
+    let (mut rows, mut predicted, mut sum, mut incomplete) = (0, 0, 0.0, 0);
+    let mut reader = FeatureReader::new(&fit.encoding, &plan.features, settings);
     read_all(&*plan.source, &plan.columns, observer, |segment, place| {
-        let block = block(&fit.encoding, &plan.features, segment, settings.unseen, place, &mut unseen)?;
-        let predictions = pool.install(|| draws.predict(&fit.encoding, &block))?;
-        writer.write(&plan.batch(segment, &predictions, place)?)?;
-        sum += predictions.iter().map(|prediction| prediction.mean).sum::<f64>();
+        let block = reader.block(segment, place)?;
+        let (predictions, empty) = pool.install(|| draws.predict(&fit.encoding, &block))?;
+        let complete = || predictions.iter().enumerate().filter(|(_, prediction)| !prediction.mean.is_nan());
+        sum += complete().map(|(_, prediction)| prediction.mean).sum::<f64>();
+        predicted += segment.len as u64 - empty;
+        incomplete += empty;
+        if settings.incomplete == Incomplete::Drop && empty > 0 {
+            let (kept, predictions): (Vec<usize>, Vec<Prediction>) =
+                complete().map(|(row, prediction)| (row, *prediction)).unzip();
+            let columns = segment.columns.iter().map(|column| column.take(&kept)).collect();
+            let segment = Segment { columns, len: kept.len() };
+            let place = Place { file: place.file.clone(), row: place.row, kept: Some(kept) };
+            rows += segment.len as u64;
+            return writer.write(&plan.batch(&segment, &predictions, &place)?);
+        }
         rows += segment.len as u64;
-        Ok(())
+        writer.write(&plan.batch(segment, &predictions, place)?)
     })?;
     writer.finish()?;
-    Ok(Predicted { rows, unseen, added: plan.added, mean: (rows > 0).then(|| sum / rows as f64) })
+    let mean = (predicted > 0).then(|| sum / predicted as f64);
+    Ok(Predicted { rows, incomplete, unseen: reader.replaced, added: plan.added, mean })
 }
 
 /// The probability of the positive class for every row of data that need not be in files: `open` opens it, and is called
-/// twice.
+/// twice. Incomplete rows that are not left out have NaN.
 pub fn probabilities(
     fit: &Fit,
     options: &OpenOptions,
@@ -116,9 +150,14 @@ pub fn probabilities(
     let columns: Vec<usize> = encoding.features.iter().map(|feature| place(&feature.column)).collect();
     let features: Vec<usize> = (0..columns.len()).collect();
     let mut all = Vec::new();
+    let mut reader = FeatureReader::new(encoding, &features, settings);
     read_all(&*source, &columns, observer, |segment, place| {
-        let block = block(encoding, &features, segment, settings.unseen, place, &mut 0)?;
-        all.extend(pool.install(|| draws.predict(encoding, &block))?);
+        let block = reader.block(segment, place)?;
+        let (mut predictions, empty) = pool.install(|| draws.predict(encoding, &block))?;
+        if settings.incomplete == Incomplete::Drop && empty > 0 {
+            predictions.retain(|prediction| !prediction.mean.is_nan());
+        }
+        all.extend(predictions);
         Ok(())
     })?;
     Ok(all)
@@ -176,16 +215,19 @@ fn text_features(encoding: &Encoding, fields: &[Field]) -> Result<Vec<String>> {
 struct Place {
     file: PathBuf,
     row: u64,
+    /// The rows in use relative to `row`, if not all are.
+    kept: Option<Vec<usize>>,
 }
 
 impl Place {
     fn enter(&mut self, file: &Path) {
         if self.file != file {
-            *self = Place { file: file.to_path_buf(), row: 0 };
+            *self = Place { file: file.to_path_buf(), row: 0, kept: None };
         }
     }
 
     fn error(&self, row: usize, column: &str, what: String, help: impl Into<Help>) -> Error {
+        let row = self.kept.as_ref().and_then(|kept| kept.get(row)).map_or(row, |&row| row);
         ErrorKind::Cell {
             path: self.file.clone(),
             row: self.row + row as u64,
@@ -197,7 +239,6 @@ impl Place {
     }
 }
 
-const HELP_MISSING: &str = "a prediction needs a value of every feature: repair the row or leave it out";
 const HELP_INEXACT: &str = "write to a .csv file, where it is copied as it is";
 const HELP_NUMBER: &str = "the model has numbers in this column: repair the value";
 
@@ -258,7 +299,7 @@ impl Plan {
         let schema = copied
             .iter()
             .map(|field| ArrowField::new(&field.name, field.data_type.clone(), true))
-            .chain(added.iter().map(|name| ArrowField::new(name, DataType::Float64, false)))
+            .chain(added.iter().map(|name| ArrowField::new(name, DataType::Float64, true)))
             .collect::<Vec<_>>();
         Ok(Plan { columns, features, copied, added, schema: Arc::new(Schema::new(schema)), source })
     }
@@ -273,29 +314,86 @@ impl Plan {
             .collect::<Result<Vec<ArrayRef>>>()?;
         let facts: [fn(&Prediction) -> f64; 4] = [|p| p.mean, |p| p.sd, |p| p.lower, |p| p.upper];
         for fact in facts {
-            arrays.push(Arc::new(Float64Array::from_iter_values(predictions.iter().map(fact))));
+            let value = |prediction: &Prediction| (!prediction.mean.is_nan()).then(|| fact(prediction));
+            arrays.push(Arc::new(Float64Array::from_iter(predictions.iter().map(value))));
         }
         RecordBatch::try_new(self.schema.clone(), arrays)
             .map_err(|error| Error::malformed(&place.file, error.to_string()))
     }
 }
 
-/// The features of a segment as a block without labels. Adds the number of values that are treated as a reference level to
-/// `replaced`.
-fn block(
-    encoding: &Encoding,
-    features: &[usize],
-    segment: &Segment,
+/// Takes the features from segments.
+struct FeatureReader<'a> {
+    encoding: &'a Encoding,
+    /// For each feature, its position in a segment.
+    features: &'a [usize],
     unseen: Unseen,
-    place: &Place,
-    replaced: &mut u64,
-) -> Result<Block> {
-    let mut columns = Vec::with_capacity(features.len());
-    for (feature, &at) in encoding.features.iter().zip(features) {
-        let column = &segment.columns[at];
-        columns.push(usable(&feature.column, &feature.coding, column, unseen, place, replaced)?);
+    incomplete: Incomplete,
+    /// The number of values that were treated as a reference level.
+    replaced: u64,
+}
+
+impl<'a> FeatureReader<'a> {
+    fn new(encoding: &'a Encoding, features: &'a [usize], settings: &PredictSettings) -> FeatureReader<'a> {
+        let PredictSettings { unseen, incomplete, .. } = *settings;
+        FeatureReader { encoding, features, unseen, incomplete, replaced: 0 }
     }
-    Ok(Block::new(0, 0, Segment { columns, len: segment.len }))
+
+    /// The features of a segment as a block without labels.
+    fn block(&mut self, segment: &Segment, place: &Place) -> Result<Block> {
+        let mut columns = Vec::with_capacity(self.features.len());
+        for (feature, &at) in self.encoding.features.iter().zip(self.features) {
+            columns.push(self.column(&feature.column, &feature.coding, &segment.columns[at], place)?);
+        }
+        Ok(Block::new(0, 0, Segment { columns, len: segment.len }))
+    }
+
+    /// The column of a feature; an error if one of its values rules a prediction out.
+    fn column(&mut self, name: &str, coding: &Coding, column: &Column, place: &Place) -> Result<Column> {
+        if self.incomplete == Incomplete::Error
+            && let Some(row) = (0..column.len()).find(|&row| !column.is_usable(row))
+        {
+            let what = match column {
+                Column::Number(values) if values[row].to_bits() == INEXACT.to_bits() => {
+                    "an integer beyond 2^53 is not exact"
+                }
+                Column::Number(values) if values[row].is_infinite() => "the value is infinite",
+                _ => "the value is missing",
+            };
+            let help = Help::from([
+                "repair the row".into(),
+                Remedy::set(Setting::Missing, "empty"),
+                Remedy::set(Setting::Missing, "drop"),
+            ]);
+            return Err(place.error(row, name, what.to_string(), help));
+        }
+        match (coding, column) {
+            (Coding::Levels { reference, levels: known, .. }, Column::Text { codes, levels }) => {
+                let is_known = |level: &String| level == reference || known.binary_search(level).is_ok();
+                let is_strange: Vec<bool> = levels.iter().map(|level| !is_known(level)).collect();
+                let strange = |code: &u32| is_strange.get(*code as usize) == Some(&true);
+                // A dictionary may have levels that no row has.
+                let Some(first) = codes.iter().position(strange) else { return Ok(column.clone()) };
+                if self.unseen == Unseen::Error {
+                    let level = &levels[codes[first] as usize];
+                    let what = format!("the level '{level}' did not occur when the model was fitted");
+                    return Err(place.error(first, name, what, Remedy::UnseenAsReference));
+                }
+                self.replaced += codes.iter().filter(|code| strange(code)).count() as u64;
+                let levels =
+                    levels.iter().map(|level| if is_known(level) { level } else { reference }.clone());
+                Ok(Column::Text { codes: codes.clone(), levels: Arc::new(levels.collect()) })
+            }
+            (_, Column::Number(_)) => Ok(column.clone()),
+            (
+                Coding::Number { .. } | Coding::Indicator { .. } | Coding::Boolean,
+                Column::Text { codes, levels },
+            ) => {
+                let (row, what) = stray_text(codes, levels);
+                Err(place.error(row, name, what, HELP_NUMBER))
+            }
+        }
+    }
 }
 
 /// The type that a copied column is written as: its own, or text in a text file.
@@ -307,59 +405,6 @@ fn written_type(field: &Field, format: RowFormat, is_feature: bool) -> DataType 
         }
         (_, DataType::Dictionary(_, values)) => (**values).clone(),
         (_, data_type) => data_type.clone(),
-    }
-}
-
-/// The column of a feature; an error if a prediction cannot be made from one of its values.
-fn usable(
-    name: &str,
-    coding: &Coding,
-    column: &Column,
-    unseen: Unseen,
-    place: &Place,
-    replaced: &mut u64,
-) -> Result<Column> {
-    match (coding, column) {
-        (Coding::Levels { reference, levels: known, .. }, Column::Text { codes, levels }) => {
-            if let Some(row) = codes.iter().position(|code| *code == MISSING_CODE) {
-                return Err(place.error(row, name, "the value is missing".to_string(), HELP_MISSING));
-            }
-            let is_known = |level: &String| level == reference || known.binary_search(level).is_ok();
-            let Some(new) = levels.iter().position(|level| !is_known(level)) else {
-                return Ok(column.clone());
-            };
-            if unseen == Unseen::Error {
-                let first = codes.iter().position(|&code| !is_known(&levels[code as usize]));
-                let (row, code) = first.map_or((0, new), |row| (row, codes[row] as usize));
-                let what = format!("the level '{}' did not occur when the model was fitted", levels[code]);
-                return Err(place.error(row, name, what, Remedy::UnseenAsReference));
-            }
-            let strange: Vec<bool> = levels.iter().map(|level| !is_known(level)).collect();
-            *replaced += codes.iter().filter(|&&code| strange[code as usize]).count() as u64;
-            let levels =
-                levels.iter().map(|level| if is_known(level) { level } else { reference }.clone()).collect();
-            Ok(Column::Text { codes: codes.clone(), levels: Arc::new(levels) })
-        }
-        (_, Column::Number(values)) => match values.iter().position(|value| !value.is_finite()) {
-            None => Ok(column.clone()),
-            Some(row) => {
-                let what = if values[row].to_bits() == INEXACT.to_bits() {
-                    "an integer beyond 2^53 is not exact"
-                } else if values[row].is_nan() {
-                    "the value is missing"
-                } else {
-                    "the value is infinite"
-                };
-                Err(place.error(row, name, what.to_string(), HELP_MISSING))
-            }
-        },
-        (
-            Coding::Number { .. } | Coding::Indicator { .. } | Coding::Boolean,
-            Column::Text { codes, levels },
-        ) => {
-            let (row, what) = stray_text(codes, levels);
-            Err(place.error(row, name, what, HELP_NUMBER))
-        }
     }
 }
 
@@ -418,8 +463,8 @@ impl ModelDraws {
         Ok(ModelDraws { theta, dim: fit.draws.dim(), tail: 0.5 * (1.0 - interval) })
     }
 
-    /// Predictions for the rows of a block.
-    fn predict(&self, encoding: &Encoding, block: &Block) -> Result<Vec<Prediction>> {
+    /// Predictions for the rows of a block, and the number of incomplete rows.
+    fn predict(&self, encoding: &Encoding, block: &Block) -> Result<(Vec<Prediction>, u64)> {
         let encoder = encoding.unlabelled_encoder(block)?;
         let mut predictions = vec![Prediction::default(); block.len];
         let buffers = || (Scratch::new(self.dim), Vec::new());
@@ -429,7 +474,12 @@ impl ModelDraws {
                 self.predict_tile(&encoder.tile(t, scratch), values, into);
             },
         );
-        Ok(predictions)
+        let mut empty = 0;
+        for row in block.unusable_rows() {
+            predictions[row] = Prediction::EMPTY;
+            empty += 1;
+        }
+        Ok((predictions, empty))
     }
 
     fn predict_tile(&self, tile: &Tile<'_>, values: &mut Vec<f64>, into: &mut [Prediction]) {

@@ -126,6 +126,12 @@ pub enum ErrorKind {
         /// What to do.
         help: Option<Help>,
     },
+    /// Several problems of the same data, each with its own remedies.
+    #[error("{} problems{}", errors.len(), listed(errors))]
+    Several {
+        /// The problems.
+        errors: Vec<Error>,
+    },
     /// Values that are missing, infinite or integers beyond 2^53.
     #[error("{what}")]
     Missing {
@@ -221,6 +227,10 @@ fn in_column(column: &Option<String>) -> String {
     column.as_ref().map_or(String::new(), |name| format!(", column '{name}'"))
 }
 
+fn listed(errors: &[Error]) -> String {
+    errors.iter().map(|error| format!("\n  {error}")).collect()
+}
+
 fn did_you_mean(nearest: &Option<String>) -> String {
     nearest.as_ref().map_or(String::new(), |name| format!(" (did you mean '{name}'?)"))
 }
@@ -248,6 +258,7 @@ impl Error {
             ErrorKind::Column { column, .. } | ErrorKind::UnknownColumn { column, .. } => {
                 Place { column: Some(column), ..Place::default() }
             }
+            ErrorKind::Several { errors } => errors.first().map_or_else(Place::default, Error::place),
             _ => Place::default(),
         }
     }
@@ -262,6 +273,16 @@ impl Error {
     pub fn message(&self, wording: &dyn Wording) -> String {
         match &*self.0 {
             ErrorKind::Setting { setting, what, .. } => format!("{} {what}", wording.subject(*setting)),
+            ErrorKind::Several { errors } => {
+                let mut text = format!("{} problems", errors.len());
+                for error in errors {
+                    text += &format!("\n  {}", error.message(wording));
+                    if let Some(help) = error.help() {
+                        text += &format!("\n    help: {}", help.words(wording));
+                    }
+                }
+                text
+            }
             kind => kind.to_string(),
         }
     }
@@ -302,6 +323,7 @@ impl Error {
             ErrorKind::Io { .. }
             | ErrorKind::NoInput { .. }
             | ErrorKind::NoRows { .. }
+            | ErrorKind::Several { .. }
             | ErrorKind::Cancelled
             | ErrorKind::Stopped { .. } => None,
         }
@@ -334,6 +356,14 @@ impl Error {
             *help = Some(remedies.into());
         }
         self
+    }
+
+    /// One error for all problems; `None` if there are none.
+    pub(crate) fn of_all(mut problems: Vec<Error>) -> Option<Error> {
+        match problems.len() {
+            0 | 1 => problems.pop(),
+            _ => Some(ErrorKind::Several { errors: problems }.into()),
+        }
     }
 
     #[doc(hidden)]

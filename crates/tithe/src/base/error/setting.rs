@@ -16,6 +16,14 @@ pub enum Setting {
     Header,
     /// Columns to read as text.
     Text,
+    /// The columns that are read as numbers although they are written for readers.
+    Numbers,
+    /// The character between fields of delimited text.
+    Delimiter,
+    /// The decimal separator of delimited text.
+    Decimal,
+    /// The words for missing values.
+    NullValues,
     /// Whether the feature indices of a LIBSVM file begin at 0.
     ZeroBased,
     /// The names of an array's columns.
@@ -143,6 +151,10 @@ names! {
     Format = "format",
     Header = "header",
     Text = "text",
+    Numbers = "numbers",
+    Delimiter = "delimiter",
+    Decimal = "decimal",
+    NullValues = "null_values",
     ZeroBased = "zero_based",
     Columns = "columns",
     Label = "label",

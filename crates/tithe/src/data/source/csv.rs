@@ -11,17 +11,29 @@ use super::input::{Compression, Input};
 use super::part::check_names;
 use super::row::{Fault, Token, row, skip_blank, token};
 use super::text::{BadRow, RowParser, TextFile, TextFormat, TextPart, field};
-use super::token::{EXACT, boolean, is_missing, number, shown};
+use super::token::{EXACT, Notation, shown};
+use super::{Decimal, Delimiter};
 use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::data::block::{Column, Field, Kind, Segment, TextBuilder};
+
+/// What to do with a column of numbers written for readers.
+pub(crate) const READ_AS_NUMBERS: &str = "read the column as numbers";
 
 /// The kinds of the columns are guessed from this many rows.
 const ROWS_LOOKED_AT: u64 = 10_000;
 
-/// How the text is written.
-#[derive(Clone, Copy, Debug)]
+/// Delimiter and decimal separator are detected from this many rows.
+const ROWS_TRIED: usize = 100;
+
+/// How the text is written, as far as it is known.
+#[derive(Clone, Debug)]
 pub(super) struct Dialect {
-    pub delimiter: u8,
+    /// The character between fields; `None` to detect it.
+    pub delimiter: Option<Delimiter>,
+    /// `None` to detect it.
+    pub decimal: Option<Decimal>,
+    /// Words for missing values, besides the usual ones.
+    pub missing: Arc<[String]>,
     /// True if the first row contains the names of the columns.
     pub has_header: bool,
     /// Bytes read at a time.
@@ -30,11 +42,94 @@ pub(super) struct Dialect {
     pub lenient: bool,
 }
 
+/// How the text is written.
+#[derive(Clone, Debug)]
+struct Style {
+    /// The byte between fields.
+    delimiter: u8,
+    notation: Notation,
+    has_header: bool,
+    lenient: bool,
+}
+
+impl Style {
+    /// The style of a text that begins with these bytes.
+    fn detect(dialect: &Dialect, bytes: &[u8], at: usize) -> Style {
+        let delimiter = dialect.delimiter.unwrap_or_else(|| detect_delimiter(bytes, at)) as u8;
+        let decimal = dialect.decimal.unwrap_or_else(|| detect_decimal(bytes, at, delimiter));
+        let notation = Notation { decimal, missing: dialect.missing.clone() };
+        Style { delimiter, notation, has_header: dialect.has_header, lenient: dialect.lenient }
+    }
+}
+
+/// The first delimiter that splits the first rows into the same number of fields, and into more than one.
+fn detect_delimiter(bytes: &[u8], start: usize) -> Delimiter {
+    let splits = |delimiter: &Delimiter| {
+        let (mut at, mut width) = (start, 0);
+        for tried in 0..ROWS_TRIED {
+            match row(bytes, at, *delimiter as u8) {
+                Ok(Some((tokens, next))) if tried == 0 || tokens.len() == width => {
+                    (width, at) = (tokens.len(), next);
+                }
+                Ok(None) => break,
+                _ => return false,
+            }
+        }
+        width > 1
+    };
+    let candidates = [Delimiter::Comma, Delimiter::Semicolon, Delimiter::Tab, Delimiter::Pipe];
+    candidates.into_iter().find(splits).unwrap_or(Delimiter::Comma)
+}
+
+/// A comma, if fields look like numbers with a decimal comma and none like one with a point. Where commas separate the fields, such a
+/// field has to be quoted; it is then rather a number like `1,200`.
+fn detect_decimal(bytes: &[u8], mut at: usize, delimiter: u8) -> Decimal {
+    if delimiter == b',' {
+        return Decimal::Point;
+    }
+    let (mut commas, mut points) = (0, 0);
+    for _ in 0..ROWS_TRIED {
+        let Ok(Some((tokens, next))) = row(bytes, at, delimiter) else { break };
+        for token in &tokens {
+            match decimal_of(&token.text) {
+                Some(b',') => commas += 1,
+                Some(_) => points += 1,
+                None => {}
+            }
+        }
+        at = next;
+    }
+    if commas > 0 && points == 0 { Decimal::Comma } else { Decimal::Point }
+}
+
+/// The decimal separator of a field, if it is a number with a fraction: a single comma or point between digits, or the last of them. A
+/// point before three digits may separate thousands.
+fn decimal_of(text: &[u8]) -> Option<u8> {
+    let is_digit_or_separator = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'.' | b',');
+    // A sign, a currency or a percent sign may stand on either side, separated by a space.
+    let start = text.iter().position(u8::is_ascii_digit)?;
+    let end = text.iter().rposition(u8::is_ascii_digit)? + 1;
+    let is_around = |byte: &u8| !byte.is_ascii_alphanumeric() && !is_digit_or_separator(byte);
+    if !(text[..start].iter().all(is_around) && text[end..].iter().all(is_around)) {
+        return None;
+    }
+    let text = &text[start..end];
+    let last = text.iter().rposition(|byte| matches!(byte, b'.' | b','))?;
+    let is_single = !text[..last].contains(&text[last]);
+    let may_be_thousands = text[last] == b'.' && text.len() - last == 4;
+    (text.iter().all(is_digit_or_separator) && is_single && !may_be_thousands && text.len() > 1)
+        .then_some(text[last])
+}
+
 /// The format of a file of delimited text.
 pub(super) struct Delimited {
-    dialect: Dialect,
+    style: Style,
     /// Where the first row after the header begins.
     data_start: u64,
+    /// For each column of text whose values are all numbers written for readers, one of them.
+    looks_numeric: Vec<Option<String>>,
+    /// For each column, whether it is read as numbers written for readers.
+    formatted: Vec<bool>,
 }
 
 impl Delimited {
@@ -57,29 +152,39 @@ impl Delimited {
             first = next_chunk()?.ok_or_else(|| Error::malformed(path, "is empty"))?;
             from = 0;
         }
-        let (header, next) = row(first.bytes(), from, dialect.delimiter)
+        let style = Style::detect(&dialect, first.bytes(), from);
+        let (header, next) = row(first.bytes(), from, style.delimiter)
             .map_err(|fault| Error::malformed(path, format!("in its first line {}", fault.what())))?
             .unwrap_or_default();
         if first.is_cut {
             return Err(Error::malformed(path, "its first line does not end"));
         }
-        let names = column_names(path, &header, dialect.has_header)?;
+        let names = column_names(path, &header, style.has_header)?;
         let start = if dialect.has_header { next } else { from };
 
         let mut guesses = vec![Guess::default(); names.len()];
+        let mut samples = vec![None; names.len()];
         let mut rows = 0;
         let mut chunk = Some(first);
         from = start;
         while let Some(now) = chunk
             && rows < ROWS_LOOKED_AT
         {
-            rows = guess(path, &dialect, now.bytes(), from, rows, &names, &mut guesses)?;
+            let seen = Seen { guesses: &mut guesses, samples: &mut samples };
+            rows = guess(path, &style, now.bytes(), from, rows, seen)?;
             from = 0;
             chunk = next_chunk()?;
         }
         let fields = names.into_iter().zip(&guesses).map(|(name, guess)| field(name, guess.kind())).collect();
         let undecided = guesses.iter().map(Guess::is_undecided).collect();
-        let format = Delimited { dialect, data_start: chunk_start + start as u64 };
+        let looks_numeric =
+            samples.into_iter().zip(&guesses).map(|(sample, guess)| sample.filter(|_| guess.looks_numeric()));
+        let format = Delimited {
+            style,
+            data_start: chunk_start + start as u64,
+            formatted: vec![false; guesses.len()],
+            looks_numeric: looks_numeric.collect(),
+        };
         Ok(TextPart { file, format, fields, undecided })
     }
 }
@@ -97,7 +202,7 @@ fn column_names(path: &Path, first_row: &[Token], has_header: bool) -> Result<Ve
         return Err(ErrorKind::Malformed {
             path: path.to_path_buf(),
             what: "its fields seem to be separated by semicolons".to_string(),
-            help: Some("write it with commas or tabs between fields and with decimal points".into()),
+            help: Some(Remedy::example("say so", Setting::Delimiter, "semicolon").into()),
         }
         .into());
     }
@@ -116,6 +221,16 @@ impl TextFormat for Delimited {
         self.data_start
     }
 
+    fn looks_numeric(&self, column: usize) -> Option<&str> {
+        self.looks_numeric.get(column)?.as_deref()
+    }
+
+    fn set_formatted(&mut self, column: usize, is_formatted: bool) -> bool {
+        self.formatted[column] = is_formatted;
+        self.looks_numeric[column] = None;
+        true
+    }
+
     fn parser(&self, file: &TextFile, fields: &[Field], columns: &[usize]) -> Plan {
         let mut used = vec![Use::Skip; fields.len()];
         let mut numbers = 0;
@@ -123,6 +238,7 @@ impl TextFormat for Delimited {
         for &column in columns {
             if used[column] == Use::Skip {
                 let (slot, count): (fn(usize) -> Use, _) = match fields[column].kind {
+                    _ if self.formatted[column] => (Use::Formatted, &mut numbers),
                     Kind::Text => (Use::Text, &mut texts),
                     Kind::Boolean => (Use::Boolean, &mut numbers),
                     _ => (Use::Number, &mut numbers),
@@ -133,7 +249,7 @@ impl TextFormat for Delimited {
         }
         Plan {
             input: file.input.clone(),
-            dialect: self.dialect,
+            style: self.style.clone(),
             names: fields.iter().map(|field| field.name.clone()).collect(),
             order: columns.iter().map(|&column| used[column]).collect(),
             used,
@@ -157,45 +273,55 @@ fn not_utf8(path: &Path) -> Error {
     .into()
 }
 
-fn guess_from(guess: &mut Guess, text: &[u8]) {
-    if is_missing(text) {
-    } else if number(text).is_some() {
+fn guess_from(guess: &mut Guess, sample: &mut Option<String>, text: &[u8], notation: &Notation) {
+    if notation.is_missing(text) {
+    } else if notation.number(text).is_some() {
         guess.number();
-    } else if boolean(text).is_some() {
+    } else if notation.boolean(text).is_some() {
         guess.truth();
+    } else if notation.formatted(text).is_some() {
+        guess.formatted();
+        sample.get_or_insert_with(|| shown(text));
     } else {
         guess.word();
     }
 }
 
+/// What was seen of each column.
+struct Seen<'a> {
+    guesses: &'a mut [Guess],
+    /// A number written for readers.
+    samples: &'a mut [Option<String>],
+}
+
 /// Guesses the kinds of the columns from the rows of a chunk, until enough rows were read; `rows` were read before.
 fn guess(
     path: &Path,
-    dialect: &Dialect,
+    style: &Style,
     bytes: &[u8],
     mut at: usize,
     mut rows: u64,
-    names: &[String],
-    guesses: &mut [Guess],
+    seen: Seen<'_>,
 ) -> Result<u64> {
+    let width = seen.guesses.len();
     while rows < ROWS_LOOKED_AT {
-        let next = match row(bytes, at, dialect.delimiter) {
-            Err(_) if dialect.lenient => {
+        let next = match row(bytes, at, style.delimiter) {
+            Err(_) if style.lenient => {
                 at = line_end(bytes, at);
                 continue;
             }
             next => next.map_err(|fault| quote_error(path, rows, None, fault))?,
         };
         let Some((tokens, next)) = next else { break };
-        if tokens.len() != names.len() {
-            if dialect.lenient {
+        if tokens.len() != width {
+            if style.lenient {
                 at = next;
                 continue;
             }
-            return Err(ragged(path, rows, tokens.len(), names.len(), dialect));
+            return Err(ragged(path, rows, tokens.len(), width, style));
         }
-        for (guess, token) in guesses.iter_mut().zip(&tokens) {
-            guess_from(guess, &token.text);
+        for ((guess, sample), token) in seen.guesses.iter_mut().zip(&mut *seen.samples).zip(&tokens) {
+            guess_from(guess, sample, &token.text, &style.notation);
         }
         rows += 1;
         at = next;
@@ -208,9 +334,9 @@ fn cell(path: &Path, row: u64, column: Option<&str>, what: String, help: Option<
     ErrorKind::Cell { path: path.to_path_buf(), row, column, what, help }.into()
 }
 
-fn ragged(path: &Path, row: u64, found: usize, expected: usize, dialect: &Dialect) -> Error {
+fn ragged(path: &Path, row: u64, found: usize, expected: usize, style: &Style) -> Error {
     let fields = if found == 1 { "field" } else { "fields" };
-    let rule = if dialect.has_header { "header" } else { "first row" };
+    let rule = if style.has_header { "header" } else { "first row" };
     cell(path, row, None, format!("has {found} {fields} where the {rule} has {expected}"), None)
 }
 
@@ -223,6 +349,8 @@ fn quote_error(path: &Path, row: u64, column: Option<&str>, fault: Fault) -> Err
 enum Use {
     Skip,
     Number(usize),
+    /// Numbers written for readers.
+    Formatted(usize),
     Boolean(usize),
     Text(usize),
 }
@@ -230,7 +358,7 @@ enum Use {
 /// Which columns are read, and where their values go; shared by all units of a scan.
 pub(super) struct Plan {
     input: Arc<Input>,
-    dialect: Dialect,
+    style: Style,
     names: Vec<String>,
     /// For each column of the file.
     used: Vec<Use>,
@@ -285,9 +413,13 @@ fn line_end(bytes: &[u8], at: usize) -> usize {
 
 impl Plan {
     fn parse_bytes(&self, has_quotes: bool, bytes: &[u8]) -> Result<Segment> {
-        match (has_quotes, self.dialect.delimiter) {
+        match (has_quotes, self.style.delimiter) {
             (false, b',') => self.parse_rows::<false, b','>(bytes),
             (true, b',') => self.parse_rows::<true, b','>(bytes),
+            (false, b';') => self.parse_rows::<false, b';'>(bytes),
+            (true, b';') => self.parse_rows::<true, b';'>(bytes),
+            (false, b'|') => self.parse_rows::<false, b'|'>(bytes),
+            (true, b'|') => self.parse_rows::<true, b'|'>(bytes),
             (false, _) => self.parse_rows::<false, b'\t'>(bytes),
             (true, _) => self.parse_rows::<true, b'\t'>(bytes),
         }
@@ -296,7 +428,7 @@ impl Plan {
     /// Where row number `wanted` begins and ends; `None` if a row before it cannot be read. A row that cannot be read
     /// itself ends with its line.
     fn extent(&self, bytes: &[u8], wanted: u64) -> Option<(usize, usize)> {
-        let delimiter = self.dialect.delimiter;
+        let delimiter = self.style.delimiter;
         let mut at = skip_blank(bytes, 0);
         for _ in 0..wanted {
             let (_, next) = row(bytes, at, delimiter).ok()??;
@@ -315,28 +447,40 @@ impl Plan {
         let mut numbers: Vec<Vec<f64>> = (0..self.numbers).map(|_| Vec::with_capacity(most_rows)).collect();
         let mut texts: Vec<TextBuilder> = (0..self.texts).map(|_| TextBuilder::default()).collect();
         let width = self.used.len();
+        let notation = &self.style.notation;
+        let is_plain = notation.is_plain();
         let mut rows = 0;
         let mut at = skip_blank(bytes, 0);
         while at < bytes.len() {
             for (column, used) in self.used.iter().enumerate() {
                 let end = match *used {
-                    Use::Number(slot) => match plain_number::<DELIMITER>(bytes, at) {
-                        Some((value, end)) => {
-                            numbers[slot].push(value);
-                            end
+                    Use::Number(slot) => {
+                        match is_plain.then(|| plain_number::<DELIMITER>(bytes, at)).flatten() {
+                            Some((value, end)) => {
+                                numbers[slot].push(value);
+                                end
+                            }
+                            None => {
+                                let token = self.token::<QUOTING, DELIMITER>(bytes, at, rows, column)?;
+                                let value = notation.number(&token.text).ok_or_else(|| {
+                                    self.wrong_kind(rows, column, &token.text, "is not a number")
+                                })?;
+                                numbers[slot].push(value);
+                                token.end
+                            }
                         }
-                        None => {
-                            let token = self.token::<QUOTING, DELIMITER>(bytes, at, rows, column)?;
-                            let value = number(&token.text).ok_or_else(|| {
-                                self.wrong_kind(rows, column, &token.text, "is not a number")
-                            })?;
-                            numbers[slot].push(value);
-                            token.end
-                        }
-                    },
+                    }
+                    Use::Formatted(slot) => {
+                        let token = self.token::<QUOTING, DELIMITER>(bytes, at, rows, column)?;
+                        let value = notation
+                            .formatted(&token.text)
+                            .ok_or_else(|| self.wrong_kind(rows, column, &token.text, "is not a number"))?;
+                        numbers[slot].push(value);
+                        token.end
+                    }
                     Use::Boolean(slot) => {
                         let token = self.token::<QUOTING, DELIMITER>(bytes, at, rows, column)?;
-                        let value = boolean(&token.text).ok_or_else(|| {
+                        let value = notation.boolean(&token.text).ok_or_else(|| {
                             self.wrong_kind(rows, column, &token.text, "is neither true nor false")
                         })?;
                         numbers[slot].push(value);
@@ -344,7 +488,7 @@ impl Plan {
                     }
                     Use::Text(slot) => {
                         let token = self.token::<QUOTING, DELIMITER>(bytes, at, rows, column)?;
-                        let is_missing = !token.is_quoted && is_missing(&token.text);
+                        let is_missing = !token.is_quoted && notation.is_missing(&token.text);
                         let text = std::str::from_utf8(&token.text).map_err(|_| {
                             let help = "convert the file to UTF-8".into();
                             let what = format!("'{}' is not UTF-8", shown(&token.text));
@@ -367,7 +511,7 @@ impl Plan {
         let numbers: Vec<Column> = numbers.into_iter().map(|values| Column::Number(values.into())).collect();
         let texts: Vec<Column> = texts.into_iter().map(TextBuilder::finish).collect();
         let columns = self.order.iter().filter_map(|used| match *used {
-            Use::Number(slot) | Use::Boolean(slot) => Some(numbers[slot].clone()),
+            Use::Number(slot) | Use::Formatted(slot) | Use::Boolean(slot) => Some(numbers[slot].clone()),
             Use::Text(slot) => Some(texts[slot].clone()),
             Use::Skip => None,
         });
@@ -388,7 +532,10 @@ impl Plan {
     #[cold]
     fn wrong_kind(&self, row: u64, column: usize, text: &[u8], what: &str) -> Error {
         let name = &self.names[column];
-        let help = Help::from(["repair the value".into(), Remedy::ReadAsText(Some(name.to_string()))]);
+        let mut help = Help::from(["repair the value".into(), Remedy::ReadAsText(Some(name.to_string()))]);
+        if self.style.notation.formatted(text).is_some() {
+            help = Help::from([Remedy::example(READ_AS_NUMBERS, Setting::Numbers, name.as_str())]);
+        }
         let what = format!("'{}' {what}", shown(text));
         cell(self.input.path(), row, Some(name), what, Some(help))
     }
@@ -396,7 +543,7 @@ impl Plan {
     /// A row with too few or too many fields: `found` of them end at `end`.
     #[cold]
     fn ragged(&self, bytes: &[u8], end: usize, row: u64, found: usize) -> Error {
-        let delimiter = self.dialect.delimiter;
+        let delimiter = self.style.delimiter;
         let mut total = found;
         let mut end = end;
         while bytes.get(end) == Some(&delimiter) {
@@ -406,7 +553,7 @@ impl Plan {
                 Err(fault) => return quote_error(self.input.path(), row, None, fault),
             }
         }
-        ragged(self.input.path(), row, total, self.used.len(), &self.dialect)
+        ragged(self.input.path(), row, total, self.used.len(), &self.style)
     }
 }
 
@@ -436,7 +583,14 @@ mod tests {
         Delimited::open(
             Arc::new(input),
             Compression::Plain,
-            Dialect { delimiter, has_header, chunk, lenient: false },
+            Dialect {
+                delimiter: Some(if delimiter == b',' { Delimiter::Comma } else { Delimiter::Tab }),
+                decimal: None,
+                missing: Arc::new([]),
+                has_header,
+                chunk,
+                lenient: false,
+            },
         )
     }
 

@@ -12,8 +12,8 @@ use super::csv::{Delimited, Dialect};
 use super::format::{Format, detect};
 use super::input::Input;
 use super::part::{Division, Part, check_columns};
-use super::{OpenOptions, Scan, Source, Unit, arrow, libsvm, ndjson, parquet};
-use crate::base::error::{Error, ErrorKind, Result};
+use super::{Delimiter, OpenOptions, Scan, Source, Unit, arrow, libsvm, ndjson, parquet};
+use crate::base::error::{Error, ErrorKind, Result, Setting};
 use crate::data::block::{Field, Kind};
 
 /// Each unit has at most 1/(this × cores) of the rows that are not yet read.
@@ -43,6 +43,19 @@ impl Files {
                 part.read_as_text(column)?;
             }
         }
+        for name in &options.numbers {
+            if options.text.contains(name) {
+                let what = format!("must not name '{name}', which is read as text");
+                return Err(Error::setting(Setting::Numbers, what));
+            }
+            for part in &mut parts {
+                let column = part.fields().iter().position(|field| field.name == *name).ok_or_else(|| {
+                    let names = part.fields().iter().map(|field| field.name.as_str());
+                    Error::unknown_column("to read as numbers", name, names)
+                })?;
+                part.read_as_numbers(column)?;
+            }
+        }
         let fields = agree(&mut parts)?;
         let rows = parts.iter().try_fold(0, |sum: u64, part| Some(sum.saturating_add(part.rows()?)));
         if let Some(rows) = rows {
@@ -55,17 +68,34 @@ impl Files {
 }
 
 pub(super) fn open_part(input: Input, options: &OpenOptions) -> Result<Box<dyn Part>> {
-    let (compression, format) = detect(&input, options.format)?;
+    let (compression, mut format) = detect(&input, options.format)?;
+    if options.delimiter.is_some() {
+        format = match format {
+            // Lines such as `1;1:30` look like LIBSVM.
+            Format::Csv | Format::Tsv | Format::Libsvm if options.format.is_none() => Format::Csv,
+            Format::Csv | Format::Tsv => format,
+            _ => {
+                let what = format!("has no effect: '{}' is not CSV or TSV", input.path().display());
+                return Err(Error::setting(Setting::Delimiter, what));
+            }
+        };
+    }
     let mut input = Arc::new(input);
     if !format.is_text() && compression != super::input::Compression::Plain {
         let path = input.path().to_path_buf();
         input = Arc::new(Input::from_reader(path, compression.decompress(&input)?, options.memory)?);
     }
-    let dialect =
-        |delimiter| Dialect { delimiter, has_header: options.header, chunk: CHUNK, lenient: options.lenient };
+    let delimited = |usual| Dialect {
+        delimiter: options.delimiter.or(usual),
+        decimal: options.decimal,
+        missing: options.null_values.clone().into(),
+        has_header: options.header,
+        chunk: CHUNK,
+        lenient: options.lenient,
+    };
     Ok(match format {
-        Format::Csv => Box::new(Delimited::open(input, compression, dialect(b','))?),
-        Format::Tsv => Box::new(Delimited::open(input, compression, dialect(b'\t'))?),
+        Format::Csv => Box::new(Delimited::open(input, compression, delimited(None))?),
+        Format::Tsv => Box::new(Delimited::open(input, compression, delimited(Some(Delimiter::Tab)))?),
         Format::Ndjson => Box::new(ndjson::Ndjson::open(input, compression, CHUNK, options)?),
         Format::Libsvm => Box::new(libsvm::Libsvm::open(input, compression, CHUNK)?),
         Format::Parquet => Box::new(parquet::ParquetFile::open(input)?),
@@ -188,6 +218,10 @@ impl Source for Files {
 
     fn files(&self) -> Vec<PathBuf> {
         self.parts.iter().map(|part| part.file().to_path_buf()).collect()
+    }
+
+    fn looks_numeric(&self, column: usize) -> Option<String> {
+        self.parts.iter().find_map(|part| part.looks_numeric(column)).map(str::to_string)
     }
 
     fn scan(&self, columns: &[usize]) -> Result<Box<dyn Scan>> {

@@ -8,6 +8,8 @@ pub(super) struct Guess {
     numbers: usize,
     truths: usize,
     words: usize,
+    /// Those of the words that are numbers with a percent sign, a currency or separated thousands.
+    formatted: usize,
 }
 
 impl Guess {
@@ -23,6 +25,16 @@ impl Guess {
         self.words += 1;
     }
 
+    pub fn formatted(&mut self) {
+        self.words += 1;
+        self.formatted += 1;
+    }
+
+    /// True if it is a column of text whose values are all numbers written for readers.
+    pub fn looks_numeric(self) -> bool {
+        self.kind() == Kind::Text && self.formatted == self.words && self.truths == 0
+    }
+
     /// True if all values are missing.
     pub fn is_undecided(&self) -> bool {
         *self == Guess::default()
@@ -31,7 +43,7 @@ impl Guess {
     /// The kind that most values suggest. A few words or booleans among numbers are errors in the data, which are reported
     /// when the column is read; they do not make it a text column.
     pub fn kind(self) -> Kind {
-        let Guess { numbers, truths, words } = self;
+        let Guess { numbers, truths, words, .. } = self;
         match (words, truths) {
             (0, 0) => Kind::Number,
             (0, _) if numbers == 0 => Kind::Boolean,

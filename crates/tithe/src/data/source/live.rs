@@ -77,6 +77,11 @@ pub fn open_live(
             part.read_as_text(column)?;
         }
     }
+    for name in &options.numbers {
+        if let Some(column) = part.fields().iter().position(|field| field.name == *name) {
+            part.read_as_numbers(column)?;
+        }
+    }
     known.into_iter().flatten().try_for_each(|field| agree(&mut *part, field))?;
     Ok(Box::new(Live { part, reader: Mutex::new(Some(Box::new(all))) }))
 }

@@ -25,6 +25,7 @@ mod row;
 mod text;
 mod token;
 
+pub(crate) use csv::READ_AS_NUMBERS;
 pub use format::Format;
 pub use input::Input;
 pub use ndjson::UniqueKeys;
@@ -60,6 +61,11 @@ pub trait Source: Send + Sync {
         false
     }
 
+    /// A value of a column of text whose values are all numbers written for readers, such as `8 %` or `$1,200`.
+    fn looks_numeric(&self, _column: usize) -> Option<String> {
+        None
+    }
+
     /// Starts reading the given columns (positions in [`Source::fields`]) from the first row.
     fn scan(&self, columns: &[usize]) -> Result<Box<dyn Scan>>;
 }
@@ -93,6 +99,29 @@ pub trait Unit: Send {
     }
 }
 
+/// The character between the whole part and the fraction of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decimal {
+    /// `1.5`.
+    Point,
+    /// `1,5`.
+    Comma,
+}
+
+/// The character between the fields of delimited text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Delimiter {
+    /// `,`.
+    Comma = b',',
+    /// `;`.
+    Semicolon = b';',
+    /// The tabulator.
+    Tab = b'\t',
+    /// `|`.
+    Pipe = b'|',
+}
+
 /// How inputs are opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
@@ -100,6 +129,14 @@ pub struct OpenOptions {
     pub format: Option<Format>,
     /// CSV and TSV: true if the first row contains the names of the columns; otherwise they are `x1`, `x2`, ….
     pub header: bool,
+    /// CSV and TSV: the character between fields; `None` to detect it.
+    pub delimiter: Option<Delimiter>,
+    /// CSV and TSV: the decimal separator; `None` to detect it.
+    pub decimal: Option<Decimal>,
+    /// CSV and TSV: words for missing values, besides the usual ones.
+    pub null_values: Vec<String>,
+    /// CSV and TSV: columns that are read as numbers although they have percent signs, currencies or separated thousands.
+    pub numbers: Vec<String>,
     /// LIBSVM: whether feature indices begin at 0; `None` if they do when index 0 occurs.
     pub zero_based: Option<bool>,
     /// LIBSVM: the minimum of the highest feature index, for data that must have the columns of other data.
@@ -119,6 +156,10 @@ impl Default for OpenOptions {
         OpenOptions {
             format: None,
             header: true,
+            delimiter: None,
+            decimal: None,
+            null_values: Vec::new(),
+            numbers: Vec::new(),
             zero_based: None,
             features: None,
             refuse_late_keys: false,

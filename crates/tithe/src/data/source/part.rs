@@ -30,6 +30,20 @@ pub(super) trait Part: Send + Sync {
     /// Reads a column as text, even if it contains numbers.
     fn read_as_text(&mut self, column: usize) -> Result<()>;
 
+    /// Reads a column of text as numbers written for readers, such as `8 %` or `$1,200`.
+    fn read_as_numbers(&mut self, column: usize) -> Result<()> {
+        let Some(Field { name, kind, .. }) = self.fields().get(column) else { return Ok(()) };
+        if *kind == Kind::Number {
+            return Ok(());
+        }
+        Err(not_delimited(name))
+    }
+
+    /// A value of a column of text whose values are all numbers written for readers.
+    fn looks_numeric(&self, _column: usize) -> Option<&str> {
+        None
+    }
+
     /// True if zeros are not stored.
     fn is_sparse(&self) -> bool {
         false
@@ -101,6 +115,12 @@ pub(super) fn check_columns(fields: &[Field], columns: &[usize]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The error for a column that cannot be read as numbers written for readers.
+pub(super) fn not_delimited(column: &str) -> Error {
+    let what = "can be read as numbers only in CSV and TSV".to_string();
+    ErrorKind::Column { column: column.to_string(), what, help: None }.into()
 }
 
 /// Returns an error if a name occurs twice.

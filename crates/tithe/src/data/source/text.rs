@@ -9,7 +9,7 @@ use arrow_schema::DataType;
 
 use super::chunk::{Chunk, Chunker};
 use super::input::{Compression, Input};
-use super::part::{Part, check_columns};
+use super::part::{Part, check_columns, not_delimited};
 use super::row::Fault;
 use super::{Scan, Unit};
 use crate::base::error::{Error, ErrorKind, Result};
@@ -120,6 +120,16 @@ pub(super) trait TextFormat: Send + Sync {
         0
     }
 
+    /// A value of a column of text whose values are all numbers written for readers.
+    fn looks_numeric(&self, _column: usize) -> Option<&str> {
+        None
+    }
+
+    /// Chooses whether a column is read as numbers written for readers; false if the format does not have them.
+    fn set_formatted(&mut self, _column: usize, _is_formatted: bool) -> bool {
+        false
+    }
+
     /// A parser that reads the given columns (positions in `fields`), in this order.
     fn parser(&self, file: &TextFile, fields: &[Field], columns: &[usize]) -> Self::Parser;
 }
@@ -165,8 +175,21 @@ impl<F: TextFormat> Part for TextPart<F> {
     }
 
     fn read_as_text(&mut self, column: usize) -> Result<()> {
+        self.format.set_formatted(column, false);
         self.decide(column, Kind::Text);
         Ok(())
+    }
+
+    fn read_as_numbers(&mut self, column: usize) -> Result<()> {
+        if !self.format.set_formatted(column, true) {
+            return Err(not_delimited(&self.fields[column].name));
+        }
+        self.decide(column, Kind::Number);
+        Ok(())
+    }
+
+    fn looks_numeric(&self, column: usize) -> Option<&str> {
+        self.format.looks_numeric(column)
     }
 
     fn scan(&self, columns: &[usize], _first_row: Option<u64>) -> Result<Box<dyn Scan>> {
