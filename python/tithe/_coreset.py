@@ -127,16 +127,16 @@ def too_small(core: Coreset) -> str | None:
     if certificate.verdict == "moved" and certificate.movement is not None:
         distance, radius = certificate.movement
         return (
-            f"the coreset may be inaccurate: its posterior is {number(distance)} standard deviations from where a part was "
-            f"matched, and only {number(radius)} were measured; verify the posterior against the data"
+            f"the coreset may be inaccurate: its posterior is {number(distance)} standard deviations from where a part "
+            f"was matched, and only {number(radius)} were measured; verify the posterior against the data"
         )
     kl = certificate.steps_kl if certificate.composed else certificate.kl
     if kl is None or (kl <= _MUCH if certificate.composed else certificate.try_size is None):
         return None
     size = "use a larger size" + (f", such as size={certificate.try_size}" if certificate.try_size else "")
     return (
-        f"the coreset is too small: with {counted(len(core), 'row')}, the KL divergence to the posterior of all rows is "
-        f"{'about ' if certificate.composed else ''}{number(kl)} nats; {size}"
+        f"the coreset is too small: with {counted(len(core), 'row')}, the KL divergence to the posterior of all rows "
+        f"is {'about ' if certificate.composed else ''}{number(kl)} nats; {size}"
     )
 
 
@@ -161,9 +161,9 @@ def label_of(known: Coreset, label: str | None) -> str:
 class Certificate:
     """How far the posterior of a coreset is from the posterior of the full data.
 
-    For a coreset built from other coresets, the comparison is with the posterior of those input coresets, and the verdict is on
-    all steps together: ``"estimated"`` (see ``steps_kl``), ``"moved"`` if the posterior is outside the radius in which a part
-    was matched, or ``"unknown"``.
+    For a coreset built from other coresets, the comparison is with the posterior of those input coresets, and the
+    verdict is on all steps together: ``"estimated"`` (see ``steps_kl``), ``"moved"`` if the posterior is outside the
+    radius in which a part was matched, or ``"unknown"``.
     """
 
     #: ``"exact"``, ``"indistinguishable"``, ``"good"``, ``"not verified"`` or ``"too small"``.

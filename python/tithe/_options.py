@@ -265,7 +265,7 @@ class SelectionOptions(TypedDict, total=False):
         Option(
             "draws",
             word,
-            "What the certificate compares: log-likelihoods at posterior draws (``\"draws\"``), or only normal "
+            'What the certificate compares: log-likelihoods at posterior draws (``"draws"``), or only normal '
             'approximations (``"normal"``), which leaves the coreset unverified.',
         ),
     ]

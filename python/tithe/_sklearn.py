@@ -142,7 +142,10 @@ class _Fitted:
             raise ValueError(f"the data must have two classes, but has only 1 class: {only}")
         names = self._names(X.shape[1])
         # Only a calibrated coreset is built for certain priors.
-        priors = {name: getattr(self, name, None) for name in ("prior", "intercept_prior")}
+        is_calibrated = self.method == "calibrated"
+        prior, intercept_prior = (
+            getattr(self, name, None) if is_calibrated else None for name in ("prior", "intercept_prior")
+        )
         with _without_warnings():
             core = build(
                 X,
@@ -157,7 +160,8 @@ class _Fitted:
                 seed=seed,
                 threads=_threads(self.n_jobs),
                 progress=False,
-                **(priors if self.method == "calibrated" else {}),
+                prior=prior,
+                intercept_prior=intercept_prior,
             )
         if warning := too_small(core):
             warnings.warn(warning, TitheWarning, stacklevel=3)

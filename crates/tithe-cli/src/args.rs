@@ -194,9 +194,8 @@ pub struct EngineArgs {
     #[arg(long, value_name = "N", help_heading = "Running")]
     pub threads: Option<usize>,
 
-    /// Memory for rows, such as 4GiB: up to half for decoding, the rest to keep decoded rows. Rows that do not fit are read
-    /// again in each pass, and fewer threads decode if memory is short. Models of D coefficients need about 32 D² bytes per
-    /// thread on top [default: half of what the process may use].
+    /// Memory for decoded rows, such as 4GiB. Rows that do not fit are read again in each pass. Decoding, and models of D
+    /// coefficients with about 32 D² bytes per thread, need memory on top [default: half of what the process may use].
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Running")]
     pub memory: Option<u64>,
 

@@ -277,7 +277,7 @@ fn files_that_cannot_be_fitted_are_refused() {
         &scratch,
         "fit heavy.parquet",
         1,
-        "error: the posterior density is not finite at the start: a value or a weight of the rows is not finite\n  help: look for infinite values, or values beyond 1e150, in the data\n",
+        "error: 'heavy.parquet' has weights that add up to a number too large to be squared\n  help: build it again\n",
     );
 }
 

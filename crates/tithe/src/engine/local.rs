@@ -18,18 +18,12 @@ use crate::data::source::Unit;
 use crate::data::table::Table;
 use crate::engine::pass::Pass;
 
-/// The largest number of rows that a source decodes at a time.
-const DECODED_AT_A_TIME: usize = 1 << 16;
-
 /// Runs passes on the cores of this machine.
 pub struct LocalEngine<'a> {
     table: Table,
     pool: rayon::ThreadPool,
     missing: Missing,
     block_rows: usize,
-    /// The number of threads that decode rows at the same time.
-    decoders: usize,
-    /// The number of bytes of decoded rows to keep.
     memory: u64,
     /// The blocks that the first pass cached.
     cache: OnceLock<BlockCache>,
@@ -56,12 +50,6 @@ fn raise_malloc_thresholds() {
     drop(std::hint::black_box(bytes));
 }
 
-/// The number of bytes that a thread needs to decode rows: a batch as it comes from the file, as columns, and as a block.
-fn decoder_bytes(block_rows: usize, columns: usize) -> u64 {
-    let rows = block_rows.max(DECODED_AT_A_TIME) as u64;
-    rows.saturating_mul(3 * 8).saturating_mul(columns.max(1) as u64)
-}
-
 impl<'a> LocalEngine<'a> {
     /// An engine for a table.
     pub fn new(
@@ -75,15 +63,11 @@ impl<'a> LocalEngine<'a> {
         let pool = thread_pool(settings.threads)?;
         raise_malloc_thresholds();
         let block_rows = settings.block_rows.unwrap_or_else(|| default_block_rows(table.fields().len()));
-        let per_decoder = decoder_bytes(block_rows, table.fields().len());
-        let affordable = usize::try_from(settings.memory / 2 / per_decoder).unwrap_or(usize::MAX);
-        let decoders = affordable.clamp(1, pool.current_num_threads());
         Ok(LocalEngine {
             pool,
             missing: settings.missing,
             block_rows,
-            decoders,
-            memory: settings.memory.saturating_sub(per_decoder.saturating_mul(decoders as u64)),
+            memory: settings.memory,
             cache: OnceLock::new(),
             rows_by_file: OnceLock::new(),
             stamps: table.source().files().into_iter().map(|file| (file.clone(), stamp(&file))).collect(),
@@ -110,15 +94,14 @@ impl<'a> LocalEngine<'a> {
         };
         let scan = Mutex::new((0, scan));
         let next_cached = AtomicUsize::new(0);
-        self.pool.broadcast(|thread| {
+        self.pool.broadcast(|_| {
             let mut worker = pass.worker();
             while run.is_active()
                 && let Some(block) = run.cached_block(next_cached.fetch_add(1, Ordering::Relaxed))
             {
                 run.visit(&mut worker, block, Origin::Cached(block.index));
             }
-            // The other threads take over parts of blocks.
-            while run.is_active() && thread.index() < self.decoders {
+            while run.is_active() {
                 match next_unit(&scan) {
                     Ok(Some((ticket, unit))) => self.decode(&run, &mut worker, ticket, unit),
                     Ok(None) => break,

@@ -19,8 +19,7 @@ pub enum Missing {
 pub struct EngineSettings {
     /// The number of threads; `None` uses one thread per core.
     pub threads: Option<usize>,
-    /// The number of bytes for rows. At most half of it is for decoding: fewer threads decode if all would need more, but at least
-    /// one does. The rest keeps decoded rows; other rows are read again in every pass.
+    /// The number of bytes of decoded rows to keep in memory; other rows are read again in every pass.
     pub memory: u64,
     /// What to do with unusable rows.
     pub missing: Missing,

@@ -343,7 +343,10 @@ impl Seen {
                 profile.findings.push(ColumnFinding::LooksNumeric { example });
             }
             if self.label != Some(at) && seen.levels.len() <= max_levels {
-                profile.findings.extend(seen.separating());
+                // A date or an identifier separates only because it is rare.
+                if profile.findings.is_empty() {
+                    profile.findings.extend(seen.separating());
+                }
             }
         }
         Profile {
@@ -591,7 +594,7 @@ mod tests {
         assert_eq!(findings("constant"), [ColumnFinding::Constant]);
         assert_eq!(findings("x"), []);
         assert_eq!(findings("copy"), [ColumnFinding::Copy { of: "x".into() }]);
-        assert!(matches!(findings("when")[..], [ColumnFinding::Dates { .. }]));
+        assert!(matches!(findings("when")[..], [ColumnFinding::Dates { .. }]), "{:?}", findings("when"));
         let separates = ColumnFinding::Separates { level: "rare".into(), rows: 5, label: "1".into() };
         assert_eq!(findings("plan"), [separates]);
         assert!(findings("rate").contains(&ColumnFinding::LooksNumeric { example: "0 %".into() }));

@@ -534,14 +534,17 @@ mod tests {
                 objective(&features.dense(), &target.to_vec(), &reference, ridge, &weights);
             (weights, value, gradient)
         };
-        let ((direct, by_factor, _), (iterated, by_gradients, gradient)) = (by(GRAM_ROWS), by(0));
+        let ((direct, by_factor, slope), (iterated, by_gradients, gradient)) = (by(GRAM_ROWS), by(0));
         assert!(direct.contains(&0.0), "some row must leave");
-        assert!((by_gradients / by_factor - 1.0).abs() < 0.02, "{by_gradients} against {by_factor}");
-        // On the rows that stayed, the gradient is 0 as far as conjugate gradients go.
+        // On the rows that stayed, the gradient is 0 to rounding, or as far as conjugate gradients go.
         let size = features.scores(&target).iter().fold(0.0f64, |size, score| size.max(score.abs()));
-        for (weight, gradient) in iterated.iter().zip(gradient).filter(|(weight, _)| **weight > 0.0) {
-            assert!(gradient.abs() < 1e-4 * size, "{weight}: {gradient} of {size}");
+        for (weights, gradient, limit) in [(direct, slope, 1e-9), (iterated, gradient, 1e-4)] {
+            for (weight, gradient) in weights.iter().zip(gradient).filter(|(weight, _)| **weight > 0.0) {
+                assert!(gradient.abs() < limit * size, "{weight}: {gradient} of {size}");
+            }
         }
+        // Both drop rows by their signs on the way, and so need not end with the same rows.
+        assert!((by_gradients / by_factor - 1.0).abs() < 0.15, "{by_gradients} against {by_factor}");
     }
 
     #[test]

@@ -104,7 +104,7 @@ fn formatted(text: &str, decimal: Decimal) -> Option<f64> {
         return None;
     }
     let value: f64 = format!("0{digits}.{fraction}0").parse().ok()?;
-    if fraction.is_empty() && value > EXACT {
+    if fraction.is_empty() && value >= EXACT && is_inexact_integer(digits.as_bytes()) {
         return Some(INEXACT);
     }
     Some(if is_negative { -value } else { value } / divisor)
@@ -239,7 +239,6 @@ mod tests {
             "50 %%",
             "(",
             "()",
-            "5$ ",
         ] {
             assert_eq!(point.formatted(text.as_bytes()), None, "{text}");
         }
