@@ -393,19 +393,19 @@ fn tridiagonal(work: &mut Mat<f64>) -> (Vec<f64>, Vec<f64>, Mat<f64>) {
     let order = work.ncols();
     let mut reflectors: Vec<(Vec<f64>, f64)> = Vec::with_capacity(order);
     let mut beside = vec![0.0; order];
-    for k in 0..order.saturating_sub(1) {
+    for (k, beside) in beside.iter_mut().enumerate().take(order.saturating_sub(1)) {
         let mut v = work.col_as_slice(k)[k + 1..].to_vec();
         // Scaled, so that no square overflows or vanishes.
         let scale = v.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
         if scale == 0.0 || v.len() == 1 {
-            beside[k] = v[0];
+            *beside = v[0];
             reflectors.push((Vec::new(), 0.0));
             continue;
         }
         v.iter_mut().for_each(|x| *x /= scale);
         let norm = dot(&v, &v).sqrt();
         let image = if v[0] > 0.0 { -norm } else { norm };
-        beside[k] = image * scale;
+        *beside = image * scale;
         v[0] -= image;
         let factor = 2.0 / dot(&v, &v);
         // The reflection of the rest: A − v wᵀ − w vᵀ with w = p − ½ factor (pᵀv) v and p = factor A v.
