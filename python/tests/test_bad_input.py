@@ -405,7 +405,8 @@ def test_a_feature_missing_when_predicting(posterior):
 
 def test_a_value_missing_when_predicting(posterior):
     with pytest.raises(tithe.CellError, match="row 8, column 'b': the value is missing"):
-        posterior.predict_proba(with_nan())
+        posterior.predict_proba(with_nan(), missing="error")
+    assert np.isnan(posterior.predict_proba(with_nan())[7]).all()
 
 
 def test_an_unseen_level_when_predicting():

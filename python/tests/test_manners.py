@@ -139,12 +139,12 @@ def test_a_coreset_that_is_too_small_warns(matrix):
     assert len(caught) == 1 and pathlib.Path(caught[0].filename).name == "test_manners.py"
     with pytest.warns(
         tithe.TitheWarning,
-        match="too small: with 1 row, the KL divergence to the posterior of the input coresets",
+        match="too small: with 1 row, the KL divergence to the posterior of all rows is about|may be inaccurate",
     ):
         tithe.merge([one, tithe.build(*matrix, encoding=one, size=100)], size=1)
     with tithe.Stream(size=1) as stream:
         stream.add(*matrix)
-        with pytest.warns(tithe.TitheWarning, match="too small"):
+        with pytest.warns(tithe.TitheWarning, match="too small|may be inaccurate"):
             stream.snapshot()
 
 

@@ -471,7 +471,7 @@ def test_coresets_that_do_not_go_together_are_refused(days, table, tmp_path):
         tithe.merge([])
     with pytest.raises(tithe.InputTypeError, match=r"a list of coresets"):
         tithe.merge(days[0])
-    with pytest.raises(tithe.InputTypeError, match=r"coresets\[1\]: must be a Coreset or the path of one"):
+    with pytest.raises(tithe.InputTypeError, match=r"coresets\[1\] must be a Coreset or the path of one"):
         tithe.merge([days[0], table])
     with pytest.raises(tithe.FileError, match="cannot read"):
         tithe.merge(["nowhere.parquet"])

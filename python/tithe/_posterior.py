@@ -179,7 +179,7 @@ class Posterior(ArrowTable[_native.Posterior]):
         ready = native(data, columns=self._array_columns(data), used=self._features(), may_be_empty=True)
         # An array without the incomplete rows could not be matched with the data.
         if word("missing", missing) not in ("empty", "error"):
-            raise SettingError(f"missing: must be 'empty' or 'error', but is '{missing}'")
+            raise SettingError(f"missing must be 'empty' or 'error', but is '{missing}'")
         options = checked("predict", ReadOptions, {"threads": threads})
         with Watcher(progress) as watcher, naming_missing_files(data):
             return self._native.predict(

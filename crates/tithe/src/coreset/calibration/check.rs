@@ -35,8 +35,8 @@ use crate::reservoir::pool::Pool;
 const DRAWS: usize = 600;
 /// Number of draws if the importance weights of fewer are not reliable.
 const MORE_DRAWS: usize = 2400;
-/// More draws for a coreset that has many rows to match remainders with: one for each so many rows.
-const ROWS_PER_DRAW: usize = 1;
+/// Number of draws that check a coreset where a pass over all rows evaluates them.
+const MEASURED: usize = 200;
 /// Beyond this KL, in nats, more draws do not make importance weights reliable.
 const HOPELESS: f64 = 2.0;
 /// How many numbers the remainders of the candidates may be.
@@ -93,8 +93,8 @@ struct Compared {
     choice: Choice,
     /// The draws that were compared, with the full data's log-likelihood there.
     checks: (Panel, FullValues),
-    /// Other draws, at which remainders may become features.
-    features: (Panel, FullValues),
+    /// Other draws, at which remainders may become features; with the full data's log-likelihood, if that was estimated.
+    features: (Panel, Option<FullValues>),
 }
 
 /// The full data, against which choices are checked.
@@ -122,8 +122,15 @@ impl<E: Engine> Checker<'_, '_, E> {
         if first.choice.kl() <= FINE.min(0.5 * self.target_kl) || !is_small {
             return Ok(Checked { choice: first.choice, targets, draws: Some(first.checks) });
         }
-        let (panel, full) = &first.features;
-        let more = self.with_remainders(targets.clone(), panel, full);
+        let (panel, full) = match &first.features {
+            (panel, Some(full)) => (panel.clone(), full.clone()),
+            (panel, None) => {
+                let panel = panel.thinned(2 * MEASURED);
+                let full = self.measure(&panel)?;
+                (panel, full)
+            }
+        };
+        let more = self.with_remainders(targets.clone(), &panel, &full);
         let mut second = chooser.choose(&more, size)?;
         // The same draws say which of the two is better, unless the second is far from the first.
         let (draws, full) = &first.checks;
@@ -175,27 +182,31 @@ impl<E: Engine> Checker<'_, '_, E> {
     /// Compares a choice with the full data at draws from its posterior: more of them, if the importance weights of the first
     /// ones are not reliable.
     fn compare(&self, mut choice: Choice) -> Result<Compared> {
-        let draw = |draws, index| -> Result<_> {
+        let draw = |draws, index, measured| -> Result<_> {
             let seed = self.build.settings.seed;
             let panel = Panel::draw(&choice.points, &self.reference.priors, draws, seed, index)?;
-            let full = self.full_values(&panel)?;
-            let [checks, features] = panel.split(&full);
+            let (checks, features) = match self.estimate(&panel) {
+                Some(full) => {
+                    let [checks, (features, full)] = panel.split(&full);
+                    (checks, (features, Some(full)))
+                }
+                // A pass costs as much as its draws: fewer check, and the others wait until they are needed.
+                None => {
+                    let [checks, features] = panel.in_two();
+                    let checks = checks.thinned(measured);
+                    let full = self.measure(&checks)?;
+                    ((checks, full), (features, None))
+                }
+            };
             Ok((checks.0.discrepancy(&checks.1)?, checks, features))
         };
-        let (mut found, mut checks, mut features) =
-            draw(DRAWS.max(choice.points.len() / ROWS_PER_DRAW), FIRST)?;
+        let draws = DRAWS.max(choice.points.len());
+        let (mut found, mut checks, mut features) = draw(draws, FIRST, MEASURED)?;
         if is_unsure(&found) {
-            (found, checks, features) = draw(MORE_DRAWS, MORE)?;
+            (found, checks, features) = draw(MORE_DRAWS, MORE, 4 * MEASURED)?;
         }
         choice.certify(found);
         Ok(Compared { choice, checks, features })
-    }
-
-    fn full_values(&self, panel: &Panel) -> Result<FullValues> {
-        match self.estimate(panel) {
-            Some(estimate) => Ok(estimate),
-            None => self.measure(panel),
-        }
     }
 
     /// The log-likelihood that the coreset has to represent, expanded about the reference to second order.

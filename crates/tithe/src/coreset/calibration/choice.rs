@@ -106,7 +106,9 @@ impl Chooser<'_> {
         let all = pool.reference_weights(size);
         let weights: Vec<f64> = selected.iter().map(|&p| all[p]).collect();
         let before = self.certificate(&selected, &weights, None);
+        // No rows at all would leave the posterior to the prior.
         let calibrated_is_better = match (&after, &before) {
+            _ if found.rows.is_empty() => false,
             (Ok(after), Ok(before)) => Guard::decide(after, before) == Guard::Calibrated,
             (after, _) => after.is_ok(),
         };

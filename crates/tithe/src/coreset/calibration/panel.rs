@@ -93,18 +93,39 @@ impl Panel {
         Panel { log_weights: vec![0.0; count], own: vec![0.0; count], theta }
     }
 
-    /// Two thirds of the draws and the others, each with the log-likelihoods at them. Every third draw is one of the others, so
-    /// that both parts have draws of all chains.
-    pub fn split(self, full: &FullValues) -> [(Panel, FullValues); 2] {
-        [false, true].map(|is_third| {
-            let chosen: Vec<usize> = (0..self.theta.len()).filter(|s| (s % 3 == 2) == is_third).collect();
-            let pick = |values: &[f64]| chosen.iter().map(|&s| values[s]).collect();
-            let panel = Panel {
-                theta: chosen.iter().map(|&s| self.theta[s].clone()).collect(),
-                log_weights: pick(&self.log_weights),
-                own: pick(&self.own),
-            };
-            (panel, FullValues { values: pick(&full.values), ..*full })
+    /// These draws.
+    fn pick(&self, chosen: &[usize]) -> Panel {
+        let pick = |values: &[f64]| chosen.iter().map(|&s| values[s]).collect();
+        Panel {
+            theta: chosen.iter().map(|&s| self.theta[s].clone()).collect(),
+            log_weights: pick(&self.log_weights),
+            own: pick(&self.own),
+        }
+    }
+
+    /// Evenly spaced draws, at most `count`.
+    pub fn thinned(&self, count: usize) -> Panel {
+        let all = self.theta.len();
+        let count = count.min(all);
+        self.pick(&(0..count).map(|s| s * all / count).collect::<Vec<_>>())
+    }
+
+    /// The positions of two thirds of the draws, and of the others. Every third draw is one of the others, so that both parts have
+    /// draws of all chains.
+    fn parts(&self) -> [Vec<usize>; 2] {
+        [false, true].map(|is_third| (0..self.theta.len()).filter(|s| (s % 3 == 2) == is_third).collect())
+    }
+
+    /// Two thirds of the draws, and the others.
+    pub fn in_two(&self) -> [Panel; 2] {
+        self.parts().map(|chosen| self.pick(&chosen))
+    }
+
+    /// The same, each with the log-likelihoods at them.
+    pub fn split(&self, full: &FullValues) -> [(Panel, FullValues); 2] {
+        self.parts().map(|chosen| {
+            let values = chosen.iter().map(|&s| full.values[s]).collect();
+            (self.pick(&chosen), FullValues { values, ..*full })
         })
     }
 
