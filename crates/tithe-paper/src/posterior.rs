@@ -320,7 +320,6 @@ fn fit_settings(drawing: &Drawing, seed: Seed) -> FitSettings {
         priors: Some(prior()),
         draws: drawing.settings(seed),
         threads: Some(1),
-        ..FitSettings::default()
     }
 }
 

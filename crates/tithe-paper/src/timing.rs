@@ -82,7 +82,6 @@ impl Cell for Timing {
                 seed: Seed(self.repeat),
             },
             threads: Some(1),
-            ..FitSettings::default()
         };
         let (_, seconds) =
             fastest(self.attempts, ENOUGH, || fit_coreset(&built.coreset, &settings, &Silent))?;
