@@ -152,7 +152,7 @@ fn likely_label(profile: &Profile) -> Option<String> {
     const USUAL: [&str; 10] =
         ["y", "label", "target", "class", "churn", "default", "fraud", "outcome", "response", "clicked"];
     let binary = || profile.columns.iter().filter(|column| column.distinct == Some(2) && column.missing == 0);
-    let usual = binary().filter(|column| USUAL.contains(&column.name.to_lowercase().as_str())).next_back();
+    let usual = binary().rfind(|column| USUAL.contains(&column.name.to_lowercase().as_str()));
     let only = || if binary().count() == 1 { binary().next() } else { None };
     usual.or_else(only).map(|column| column.name.clone())
 }
