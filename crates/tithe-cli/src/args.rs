@@ -373,7 +373,7 @@ pub enum CentersArg {
 /// Which columns are standardised.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum StandardizeArg {
-    /// Centre and scale numbers; centre 0/1 columns and levels [default].
+    /// Centre and scale numbers; centre 0/1 columns and levels (the default).
     Numeric,
     /// Centre and scale all columns of numbers, 0/1 columns too.
     All,

@@ -1,6 +1,6 @@
 //! The certificate: how far a coreset's posterior is from the full data's.
 //!
-//! The verdict goes by [draws](crate::coreset::calibration::check) from the coreset's posterior. The comparison of the normal
+//! The verdict goes by draws (module `check`) from the coreset's posterior. The comparison of the normal
 //! approximations at the two modes costs nothing, and says which directions a coreset misses.
 //!
 //! The full data's maximum `θ̂` and Hessian `H` are known from the Newton passes; the coreset's own are a few Newton steps over
