@@ -134,7 +134,7 @@ def test_warnings_are_pythons(matrix):
 
 
 def test_a_coreset_that_is_too_small_warns(matrix):
-    with pytest.warns(tithe.TitheWarning, match=r"too small: with 1 row, the KL .* is .* nats; .*size=\d+") as caught:
+    with pytest.warns(tithe.TitheWarning, match=r"too small: with 1 row, the KL .* is .* nats") as caught:
         one = tithe.build(*matrix, size=1)
     assert len(caught) == 1 and pathlib.Path(caught[0].filename).name == "test_manners.py"
     with pytest.warns(

@@ -102,7 +102,13 @@ impl Chooser<'_> {
         let after = self.certificate(&found.rows, &found.weights, Some(found.predicted));
 
         // The guard: calibrated weights are kept only if they are better than the selection's own.
-        let selected = pool.first(size);
+        let mut selected = pool.first(size);
+        if selected.is_empty() {
+            // Two races cannot select a single row: the one that matters most near the mode.
+            let by_norm =
+                |a: &usize, b: &usize| pool.candidates[*a].norm.total_cmp(&pool.candidates[*b].norm);
+            selected.extend((0..pool.len()).max_by(by_norm));
+        }
         let all = pool.reference_weights(size);
         let weights: Vec<f64> = selected.iter().map(|&p| all[p]).collect();
         let before = self.certificate(&selected, &weights, None);
