@@ -273,3 +273,69 @@ def test_categories_are_one_hot_whatever_stands_for_them(tmp_path):
     frame.to_parquet(tmp_path / "frame.parquet")
     again = tithe.build(tmp_path / "frame.parquet", label="y", size=80)
     assert again.coefficients == core.coefficients and (again.weights == core.weights).all()
+
+
+def _pieces(frame, rows=3000):
+    return (frame[start : start + rows] for start in range(0, len(frame), rows))
+
+
+def test_data_piece_by_piece_gives_the_bytes_of_the_whole(table, core, tmp_path):
+    frame, polars_frame = table.to_pandas(), pl.from_arrow(table)
+    polars_frame.write_parquet(tmp_path / "a.parquet", row_group_size=2500)
+    lazy = pl.scan_parquet(tmp_path / "a.parquet")
+    for data in [
+        lazy,
+        lazy.with_columns(z=pl.col("x1") * 2).drop("z"),
+        _pieces(frame),
+        _pieces(polars_frame),
+        iter(table.to_batches(max_chunksize=1700)),
+        [frame[:9000], frame[9000:]],
+        pathlib.Path(tmp_path).glob("*.parquet"),
+    ]:
+        assert tithe.build(data, label="y", size=300) == core
+    posterior = core.fit(chains=2, draws=50)
+    np.testing.assert_array_equal(posterior.predict_proba(lazy), posterior.predict_proba(table))
+    assert posterior.verify(_pieces(frame)) == posterior.verify(table)
+    with tithe.Stream(label="y", size=300) as stream:
+        stream.add(_pieces(frame))
+        assert stream.snapshot() == core
+    with pytest.raises(tithe.NoRowsError):
+        tithe.build(lazy.filter(pl.col("x1") > 1e9), label="y")
+
+
+def test_an_error_in_a_generator_is_its_own(table):
+    class OwnError(Exception):
+        pass
+
+    def broken():
+        yield table.slice(0, 5000)
+        raise OwnError("the disk is gone")
+
+    with pytest.raises(OwnError, match="the disk is gone"):
+        tithe.build(broken(), label="y", size=300)
+    with tithe.Stream(label="y", size=300) as stream, pytest.raises(OwnError):
+        stream.add(broken())
+
+
+def test_labels_of_pandas_may_be_integers_and_tuples(table, core):
+    names = [*table.column_names]
+    frame = table.to_pandas()
+    by_number = frame.set_axis(range(len(names)), axis="columns")
+    made = tithe.build(by_number, label=len(names) - 1, features=list(range(10)), size=300)
+    assert made.columns == [str(i) for i in range(10)]
+    np.testing.assert_array_equal(made.weights, core.weights)
+    by_level = frame.set_axis(pd.MultiIndex.from_tuples([("x", name) for name in names]), axis="columns")
+    by_level["n", "often"] = 1.0
+    made = tithe.build(by_level, label=("x", "y"), exclude=[("x", "x2")], weight=("n", "often"), size=300)
+    assert made.columns == [f"x.x{i}" for i in range(1, 11) if i != 2]
+    posterior = made.fit(chains=2, draws=50)
+    assert posterior.predict_proba(by_level).shape == (len(frame), 2)
+    with pytest.raises(tithe.SettingError, match="label must be the name of a column, but has the type bool"):
+        tithe.build(frame, label=True)
+
+
+def test_dropped_rows_are_shown(table):
+    frame = table.to_pandas()
+    frame.loc[3:5, "x1"] = np.nan
+    core = tithe.build(frame, label="y", size=300, missing="drop")
+    assert "represent 19,997 rows; 3 dropped" in repr(core) and "3 dropped" in core._repr_html_()

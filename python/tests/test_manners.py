@@ -2,7 +2,10 @@
 
 import doctest
 import inspect
+import json
+import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -243,3 +246,16 @@ def test_a_build_uses_no_more_threads_than_it_may():
         print(more)
     """)
     assert int(out) <= 0
+
+
+def test_public_types_are_known():
+    place = pathlib.Path(sys.executable).parent
+    pyright = shutil.which("pyright", path=place)
+    if pyright is None or shutil.which("node") is None:
+        pytest.skip("pyright is not installed")
+    # pyright looks for the package with the first Python on the path.
+    environment = os.environ | {"PATH": f"{place}{os.pathsep}{os.environ['PATH']}"}
+    words = [pyright, "--ignoreexternal", "--verifytypes", "tithe", "--outputjson"]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    found = json.loads(done.stdout)["typeCompleteness"]
+    assert found["completenessScore"] >= 0.95, [symbol["name"] for symbol in found["symbols"] if symbol["diagnostics"]]

@@ -64,6 +64,35 @@ def test_coefficients_called_as_arvizs_dimensions_are_kept(matrix):
         np.testing.assert_array_equal(data.posterior[name], posterior.draws[:, :, place])
 
 
+def test_arviz_gets_the_rows_with_their_weights(core, posterior, tmp_path):
+    data = posterior.to_arviz(posterior_predictive=True, seed=4)
+    np.testing.assert_array_equal(data.observed_data["y"], core.y)
+    np.testing.assert_array_equal(data.constant_data["row"], core.rows)
+    found = data.log_likelihood["y"]
+    assert found.dims == ("chain", "draw", "row") and found.shape == (4, 1000, len(core))
+    # One draw, written out: w·ln p(y).
+    theta = posterior.draws[2, 7]
+    chance = 1 / (1 + np.exp(-(theta[0] + core.X @ theta[1:])))
+    np.testing.assert_allclose(found[2, 7], core.weights * np.log(np.where(core.y == 1, chance, 1 - chance)), rtol=1e-9)
+    # At the mode, the weighted labels sum to the weighted probabilities; the prior and the draws move this by little.
+    labels = data.posterior_predictive["y"].to_numpy()
+    assert set(np.unique(labels)) == {0, 1}
+    mass = np.average(labels, axis=-1, weights=core.weights)
+    wanted = np.average(core.y, weights=core.weights)
+    # The mean of 4,000 draws is within 6 standard errors except once in 10⁸ runs.
+    assert abs(mass.mean() - wanted) < 6 * mass.std() / np.sqrt(mass.size) + 1e-3
+    assert np.isfinite(arviz.loo(data, var_name="y").elpd_loo)
+    posterior.write(tmp_path / "posterior.parquet")
+    again = tithe.read_posterior(tmp_path / "posterior.parquet")
+    assert "log_likelihood" not in again.to_arviz().groups()
+    np.testing.assert_array_equal(again.to_arviz(core).log_likelihood["y"], found)
+    with pytest.raises(tithe.SettingError, match="posterior_predictive: needs the rows"):
+        again.to_arviz(posterior_predictive=True)
+    with pytest.raises(tithe.SettingError, match="coreset: is not the one"):
+        again.to_arviz(tithe.build(core.X, core.y, label="y", size=100))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(posterior)).to_arviz().log_likelihood["y"], found)
+
+
 def test_plots_are_arvizs(posterior):
     import matplotlib
 
@@ -75,12 +104,13 @@ def test_plots_are_arvizs(posterior):
 
 def test_arviz_1_gets_its_groups_as_one_dictionary(posterior, monkeypatch):
     # It needs a newer Python than these tests run on.
-    def from_dict(data, *, name=None, sample_dims=None):
+    def from_dict(data, *, name=None, sample_dims=None, coords=None, dims=None):
         return SimpleNamespace(posterior=SimpleNamespace(attrs={}), data=data)
 
     monkeypatch.setattr(arviz, "from_dict", from_dict)
     made = posterior.to_arviz()
-    assert list(made.data) == ["posterior", "sample_stats"] and list(made.data["posterior"]) == posterior.coefficients
+    assert list(made.data) == ["posterior", "sample_stats", "observed_data", "constant_data", "log_likelihood"]
+    assert list(made.data["posterior"]) == posterior.coefficients
     assert made.posterior.attrs["inference_library"] == "tithe"
 
 

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -246,3 +247,50 @@ def test_the_sampler_gives_pyarrow_back(table):
     X, y, weights = sampler.fit_resample(table.drop(["y"]), table["y"])
     assert X.equals(table.drop(["y"]).take(sampler.rows_)) and y.equals(table["y"].take(sampler.rows_))
     assert len(X) == len(weights)
+
+
+def _people(n=4000):
+    generator = np.random.default_rng(8)
+    age = generator.integers(18, 80, n).astype(float)
+    city = generator.choice(["Rome", "Oslo", "Lima"], n, p=[0.5, 0.3, 0.2])
+    chance = 1 / (1 + np.exp(2 - 0.05 * age - 0.8 * (city == "Oslo")))
+    return pd.DataFrame({"age": age, "city": city}), np.where(generator.random(n) < chance, "yes", "no")
+
+
+@pytest.mark.parametrize("kind", ["strings", "categories", "polars"])
+def test_text_columns_of_data_frames_are_categories(kind):
+    X, y = _people()
+    X = {"strings": X, "categories": X.astype({"city": "category"}), "polars": pl.from_pandas(X)}[kind]
+    model = tithe.LogisticRegression(size=300, random_state=0, **FAST).fit(X, y)
+    assert model.coreset_.feature_names == ["age", "city=Lima", "city=Oslo"]
+    assert list(model.feature_names_in_) == ["age", "city"] and model.n_features_in_ == 2
+    built = tithe.build(X, (y == "yes").astype(int), size=300, seed=model._seed)
+    np.testing.assert_array_equal(model.coef_[0], built.fit(**FAST, seed=model._seed).mean[1:])
+    assert abs(model.coef_[0][2] - 0.8) < 6 * model.coef_sd_[0][2]
+    np.testing.assert_array_equal(model.predict_proba(X[:20]), model.posterior_.predict_proba(X[:20]))
+    assert model.score(X, y) > 0.6 and set(model.predict(X)) == {"yes", "no"}
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(X[["city", "age"]])
+    added = clone(model).partial_fit(X[:2000], y[:2000], classes=["no", "yes"]).partial_fit(X[2000:], y[2000:])
+    np.testing.assert_allclose(added.coef_, model.coef_, atol=0.5 * model.coef_sd_.max())
+    X_small, y_small, weights = tithe.CoresetSampler(size=100, random_state=0).fit_resample(X, y)
+    assert type(X_small) is type(X) and len(X_small) == len(y_small) == len(weights)
+
+
+def test_a_kl_takes_the_place_of_a_size(matrix):
+    model = tithe.LogisticRegression(kl=0.01, random_state=0, **FAST).fit(*matrix)
+    assert len(model.coreset_) < 200 and model.coreset_.certificate.kl <= 0.01
+
+
+def test_class_weights_are_row_weights(matrix):
+    X, y = matrix[0][:3000], matrix[1][:3000]
+    weights = np.where(y > 0, 3.0, 1.0)
+    wanted = tithe.LogisticRegression(size=200, random_state=0, **FAST).fit(X, y, weights)
+    model = tithe.LogisticRegression(size=200, random_state=0, class_weight={1: 3.0, -1: 1.0}, **FAST)
+    np.testing.assert_array_equal(model.fit(X, y).coef_, wanted.coef_)
+    assert clone(model).fit(X, y, np.full(3000, 2.0)).coreset_ == clone(wanted).fit(X, y, 2 * weights).coreset_
+    balanced = clone(model).set_params(class_weight="balanced").fit(X, y)
+    plain = Plain(C=4.0, class_weight="balanced").fit(X, y)
+    assert np.all(np.abs(balanced.coef_ - plain.coef_) < 0.3 * balanced.coef_sd_ + 0.01)
+    with pytest.raises(ValueError, match="'balanced' needs all rows at once"):
+        clone(balanced).partial_fit(X, y, classes=[-1, 1])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from importlib import import_module as _import_module
 from importlib import metadata as _metadata
+from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING, Any
 
 from ._coreset import Certificate, Coreset, build, read_coreset
@@ -37,6 +38,7 @@ from ._errors import (
     UnknownColumnError,
     WrongFileError,
 )
+from ._extras import placeholder as _placeholder
 from ._generate import generate
 from ._posterior import Posterior, Verification, read_posterior, verify
 from ._stream import Stream, merge
@@ -86,6 +88,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Import scikit-learn and Spark only when they are used.
     if name in ("CoresetSampler", "LogisticRegression"):
+        if _find_spec("sklearn") is None:
+            # `from tithe import *` must work without it.
+            return _placeholder(name, "sklearn")
         from . import _sklearn
 
         return getattr(_sklearn, name)

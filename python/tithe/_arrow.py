@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from . import _native
 from ._data import Path
+from ._extras import needed_for
 
 if TYPE_CHECKING:
     import pandas
@@ -27,18 +28,23 @@ class ArrowTable(Generic[Native]):
 
     def to_arrow(self) -> pyarrow.Table:
         """Convert to a pyarrow table: the one that :meth:`write` writes."""
-        import pyarrow
+        with needed_for("to_arrow"):
+            import pyarrow
 
         return pyarrow.table(self)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Convert to a pandas data frame."""
-        frame: pandas.DataFrame = self.to_arrow().to_pandas()
+        with needed_for("to_pandas", extra="pandas"):
+            import pandas  # noqa: F401  # pyarrow would not say which extra is missing
+
+            frame: pandas.DataFrame = self.to_arrow().to_pandas()
         return frame
 
     def to_polars(self) -> polars.DataFrame:
         """Convert to a polars data frame."""
-        import polars
+        with needed_for("to_polars"):
+            import polars
 
         return polars.DataFrame(self)
 

@@ -6,16 +6,16 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _native
 from ._arrow import ArrowTable
-from ._data import DataLike, Path, Vector, array_columns, is_sparse, naming_missing_files, native
+from ._data import DataLike, Path, Vector, array_columns, is_name, is_sparse, name_of, native, reading, streamed
 from ._errors import InputTypeError, SettingError
-from ._options import BuildOptions, by_name, checked, takes, whole, word
+from ._options import BuildOptions, ColumnName, by_name, checked, takes, whole, word
 from ._posterior import Posterior
 from ._progress import Watcher
 from ._show import count, counted, described, number, table
@@ -31,7 +31,7 @@ def build(
     data: DataLike,
     y: Vector | None = None,
     *,
-    weight: str | Vector | None = None,
+    weight: ColumnName | Vector | None = None,
     columns: Sequence[str] | None = None,
     encoding: Coreset | Path | None = None,
     progress: bool | None = None,
@@ -43,8 +43,9 @@ def build(
     ----------
     data:
         A path, glob or directory, or a list of them (Parquet, CSV, TSV, NDJSON, LIBSVM, Arrow); a NumPy array or a
-        SciPy sparse matrix with ``y``; a pyarrow dataset; or any object with ``__arrow_c_stream__``: pandas, polars,
-        pyarrow, a DuckDB relation. Data that can be read only once and does not fit in ``memory`` is written to a
+        SciPy sparse matrix with ``y``; any object with ``__arrow_c_stream__``: pandas, polars, pyarrow, a DuckDB
+        relation; or what gives such objects piece by piece: a polars LazyFrame, a pyarrow dataset, a generator of data
+        frames or Arrow batches. Data that can be read only once and does not fit in ``memory`` is written to a
         temporary file.
     y:
         The labels, if they are not a column of ``data``.
@@ -72,8 +73,9 @@ def build(
     """
     settings = checked("build", BuildOptions, options)
     label, used = settings.get("label"), settings.get("features")
-    weight_name = weight if isinstance(weight, str) else None
-    weights = None if isinstance(weight, str) else weight
+    data = streamed(data)
+    weight_name = name_of(weight) if is_name(weight, data) else None
+    weights = None if weight_name is not None else weight
     if weights is not None:
         weight_name = "weight"
     is_array = isinstance(data, np.ndarray) or is_sparse(data)
@@ -98,13 +100,13 @@ def build(
         exclude=settings.get("exclude") or [],
     )
     settings |= {"label": label, "weight": weight_name, "encoding": None if known is None else known._native.encoding()}
-    with Watcher(progress) as watcher, naming_missing_files(data):
+    with Watcher(progress) as watcher, reading(data):
         return judged(Coreset(_native.build(ready, settings, watcher)), watcher)
 
 
 def read_coreset(path: Path) -> Coreset:
     """Read a coreset that ``Coreset.write`` or the command line wrote."""
-    with naming_missing_files(path):
+    with reading(path):
         return Coreset(_native.Coreset.read(os.fspath(path)))
 
 
@@ -337,7 +339,7 @@ class Coreset(ArrowTable[_native.Coreset]):
         prior: str | None = None,
         intercept_prior: str | None = None,
         prior_for: Mapping[str, str] | None = None,
-        sampler: str = "nuts",
+        sampler: Literal["nuts", "mala", "mala-plain", "laplace"] = "nuts",
         chains: int = 4,
         draws: int = 1000,
         warmup: int = 1000,
@@ -381,12 +383,13 @@ class Coreset(ArrowTable[_native.Coreset]):
             "threads": None if threads is None else whole("threads", threads),
         }
         with Watcher(progress) as watcher:
-            return Posterior(self._native.fit(options, watcher))
+            return Posterior(self._native.fit(options, watcher), self)
 
     def _lines(self) -> list[tuple[str, str]]:
         facts = self._facts["provenance"]
+        dropped = f"; {count(facts['rows_dropped'])} dropped" if facts["rows_dropped"] else ""
         lines = [
-            ("rows", f"{count(len(self))} weighted rows represent {count(self.n_rows)} rows"),
+            ("rows", f"{count(len(self))} weighted rows represent {count(self.n_rows)} rows{dropped}"),
             ("model", f"{count(len(self.coefficients))} coefficients; {facts['method']}, seed {facts['seed']}"),
         ]
         certificate, composition = self.certificate, facts.get("composition")
@@ -413,8 +416,6 @@ class Coreset(ArrowTable[_native.Coreset]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Coreset) and self._native.to_bytes() == other._native.to_bytes()
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 def _coreset_from_bytes(data: bytes) -> Coreset:

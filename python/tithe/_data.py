@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _native
-from ._errors import ColumnError, FileError, InputTypeError, NoInputError, NoRowsError, SettingError
+from ._errors import (
+    ColumnError,
+    FileError,
+    InputTypeError,
+    NoInputError,
+    NoRowsError,
+    SchemaMismatchError,
+    SettingError,
+    TitheError,
+)
+from ._extras import needed_for
 
 
 class ArrowStream(Protocol):
@@ -24,12 +35,26 @@ class ArrowStream(Protocol):
 
 Path: TypeAlias = "str | os.PathLike[str]"
 Vector: TypeAlias = "npt.ArrayLike"
-DataLike: TypeAlias = "Path | Sequence[Path] | npt.NDArray[Any] | ArrowStream | Any"
+#: What is read as data; SciPy's sparse matrices and some data frames share no type.
+DataLike: TypeAlias = "Path | Sequence[Path] | npt.NDArray[Any] | ArrowStream | Iterable[ArrowStream] | Any"
 
 
 def _kind_of(data: Any) -> str:
     """Package and class of an object, such as ``pandas.DataFrame``, whatever submodule defines it."""
     return f"{type(data).__module__.partition('.')[0]}.{type(data).__qualname__}"
+
+
+def name_of(column: Any) -> str:
+    """The name of a column: text as it is, other labels as text, and levels of a MultiIndex joined by dots."""
+    return ".".join(map(str, column)) if isinstance(column, tuple) else str(column)
+
+
+def is_name(value: Any, data: Any) -> bool:
+    """Whether a value names a column, and is no array of values: text, or a label of a data frame."""
+    if isinstance(value, str):
+        return True
+    is_label = isinstance(value, (int, tuple)) and not isinstance(value, bool)
+    return is_label and value in getattr(data, "columns", ())
 
 
 def is_path(data: Any) -> bool:
@@ -40,11 +65,15 @@ def is_path(data: Any) -> bool:
 
 
 @contextlib.contextmanager
-def naming_missing_files(data: Any) -> Iterator[None]:
-    """Raise Python's ``FileNotFoundError``, with the file's name, for a path that does not exist."""
+def reading(data: Any) -> Iterator[None]:
+    """Raise what Python expects: ``FileNotFoundError`` with the name of the file, or the error of a generator."""
     try:
         yield
-    except FileError as error:
+    except TitheError as error:
+        if isinstance(data, Batches) and data.raised is not None:
+            raise data.raised from None
+        if not isinstance(error, FileError):
+            raise
         paths = [os.fspath(path) for path in _paths(data)] if is_path(data) else []
         for path in paths:
             if f"'{path}'" in str(error) and not os.path.exists(path):
@@ -113,7 +142,10 @@ def native(
             raise InputTypeError(
                 "y and weight cannot be arrays if the data is in files: name the columns with label= and weight="
             )
-        return _native.Data.paths([os.fspath(path) for path in _paths(data)])
+        paths = [os.fspath(path) for path in _paths(data)]
+        for path in paths:
+            _refuse_url(path)
+        return _native.Data.paths(paths)
     if isinstance(data, np.ndarray) or is_sparse(data):
         kind, values = _matrix(data)
         width = int(data.shape[1])
@@ -126,8 +158,8 @@ def native(
                 raise ColumnError(f"column '{name}': has {len(column)} rows where the data has {rows}")
         parts = [(names, kind, values)] if width else []
         return _native.Data.arrays(parts + [([name], own, column) for name, own, column in beside])
-    if _is_dataset(data):
-        data = data.scanner().to_reader()
+    if isinstance(data, Batches):
+        data.used, data.exclude = used, exclude
     if _kind_of(data) == "pandas.DataFrame":
         data = _plain_frame(data, used, exclude)
     if hasattr(data, "__arrow_c_stream__"):
@@ -135,9 +167,86 @@ def native(
     raise InputTypeError(_refusal(data))
 
 
-def _is_dataset(data: Any) -> bool:
-    """Whether data is a pyarrow dataset, which has no stream interface of its own."""
-    return _kind_of(data).startswith("pyarrow.") and hasattr(data, "scanner")
+def streamed(data: Any) -> Any:
+    """Turn data that comes piece by piece into an Arrow stream; other data is returned as it is."""
+    kind = _kind_of(data)
+    if kind == "polars.LazyFrame":
+        if not hasattr(data, "collect_batches"):
+            return data.collect(engine="streaming")
+        # The empty frame has the columns, in case that there are no rows.
+        return Batches(chain([data.collect_schema().to_frame()], data.collect_batches(maintain_order=True)))
+    if kind.startswith("pyarrow.") and hasattr(data, "scanner"):
+        return data.scanner().to_reader()
+    if isinstance(data, (list, tuple)) and data and all(hasattr(each, "__arrow_c_stream__") for each in data):
+        return Batches(iter(data))
+    if hasattr(data, "__next__") and not hasattr(data, "__arrow_c_stream__"):
+        first = next(data, None)
+        if first is None:
+            raise NoRowsError("the generator is empty: it gave no batch of rows")
+        rest = chain([first], data)
+        return list(rest) if is_path(first) else Batches(rest)
+    return data
+
+
+class Batches:
+    """Data frames or Arrow batches one after the other as one Arrow stream; keeps the exception of their producer."""
+
+    def __init__(self, pieces: Iterator[Any]) -> None:
+        self._pieces = pieces
+        self.used: Collection[str | None] | None = None
+        self.exclude: Sequence[str] = ()
+        self.raised: BaseException | None = None
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        with needed_for("a generator of batches or a LazyFrame"):
+            import pyarrow
+        first = self._table(0, next(self._pieces))
+
+        def batches() -> Iterator[Any]:
+            try:
+                yield from first.to_batches()
+                for number, piece in enumerate(self._pieces, 1):
+                    yield from _like(first.schema, number, self._table(number, piece)).to_batches()
+            except BaseException as raised:
+                self.raised = raised
+                raise
+
+        return pyarrow.RecordBatchReader.from_batches(first.schema, batches()).__arrow_c_stream__()
+
+    def _table(self, number: int, piece: Any) -> Any:
+        import pyarrow
+
+        if _kind_of(piece) == "pandas.DataFrame":
+            piece = _plain_frame(piece, self.used, self.exclude)
+            return pyarrow.Table.from_pandas(piece, preserve_index=False)
+        if hasattr(piece, "__arrow_c_stream__") and not _kind_of(piece).endswith(".Series"):
+            return pyarrow.table(piece)
+        if isinstance(piece, pyarrow.RecordBatch):
+            return pyarrow.Table.from_batches([piece])
+        raise InputTypeError(
+            f"item {number} of the generator has the type {_kind_of(piece)}: yield data frames or Arrow batches, or "
+            "give each item to tithe.Stream.add"
+        )
+
+
+def _like(schema: Any, number: int, table: Any) -> Any:
+    """A table with the columns and types of the first one."""
+    names = table.column_names
+    if set(names) != set(schema.names) or len(names) != len(schema.names):
+        raise SchemaMismatchError(
+            f"batch {number} has the columns {', '.join(names)}, but batch 0 {', '.join(schema.names)}"
+        )
+    columns = []
+    for field in schema:
+        column = table[field.name]
+        try:
+            columns.append(column.cast(field.type))
+        except (ValueError, NotImplementedError) as error:
+            raise SchemaMismatchError(
+                f"column '{field.name}' has the type {column.type} in batch {number}, but {field.type} in batch 0: "
+                "convert it to the same type in all batches"
+            ) from error
+    return type(table).from_arrays(columns, schema=schema)
 
 
 def _refusal(data: Any) -> str:
@@ -145,21 +254,24 @@ def _refusal(data: Any) -> str:
     kind = _kind_of(data)
     if isinstance(data, (list, tuple)):
         return "a list is not data: make it an array with numpy.asarray, or a data frame"
-    if hasattr(data, "__next__"):
-        return (
-            "a generator is not data: it has no columns and can be read only once. "
-            "For a stream of batches use pyarrow.RecordBatchReader.from_batches(schema, batches)"
-        )
-    if kind == "polars.LazyFrame":
-        return "a LazyFrame is not data yet: call .collect() on it first"
     if kind in ("pandas.Series", "polars.Series"):
         return "a single column is not data: give a data frame, and name the label with label="
     if isinstance(data, dict):
         return "a dict is not data: make it a data frame"
     return (
         f"an object of type {kind} is not data: give a path, a NumPy array, a SciPy sparse matrix, or anything with "
-        "__arrow_c_stream__ (pandas, polars, pyarrow, DuckDB)"
+        "__arrow_c_stream__ (pandas, polars, pyarrow, DuckDB), or a generator of these"
     )
+
+
+def _refuse_url(path: str) -> None:
+    """Raise an error for an address such as ``s3://…``, which would look like a file that does not exist."""
+    scheme, separator, _ = path.partition("://")
+    if separator and scheme.isalnum():
+        raise InputTypeError(
+            f"'{path}' is a URL, and only local files are read: pass a lazy table, such as "
+            f"polars.scan_parquet({path!r}) or a pyarrow dataset, or download the file"
+        )
 
 
 def _matrix(data: Any) -> tuple[str, Any]:
@@ -263,6 +375,8 @@ def _stream(data: Any, beside: list[tuple[str, str, Any]], may_be_empty: bool) -
         raise NoRowsError("the data has no rows")
     try:
         capsule = data.__arrow_c_stream__()
+    except TitheError:
+        raise
     except (TypeError, ValueError, NotImplementedError) as error:
         raise InputTypeError(f"the data cannot be read as Arrow: {error}") from error
     if beside and not held:
@@ -288,13 +402,16 @@ def _plain_frame(data: Any, used: Collection[str | None] | None, exclude: Sequen
     """A pandas data frame without its index, with strings as column names."""
     data = data.reset_index(drop=True)
     if not all(isinstance(name, str) for name in data.columns):
-        data = data.set_axis([str(name) for name in data.columns], axis="columns")
+        data = data.set_axis([name_of(name) for name in data.columns], axis="columns")
     for name, dtype in list(data.dtypes.items()):
         if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
             continue
         if name in exclude or (used is not None and name not in used):
             # It may not convert to Arrow; the name stays, for messages that list the columns.
             data[name] = None
+        elif type(dtype).__name__ == "PeriodDtype":
+            # Refused like every date; Arrow would pass the number of the period.
+            data[name] = data[name].dt.to_timestamp()
         elif isinstance(dtype, np.dtype) and dtype.kind == "O":
             _refuse_objects(name, data[name])
     return data

@@ -16,6 +16,8 @@ class FileError(TitheError, OSError):
 class NoInputError(FileError, FileNotFoundError):
     """A path, glob or directory with no file to read."""
 
+    errno: int | None
+
     def __init__(self, message: str = "", filename: str | None = None) -> None:
         super().__init__(message)
         self.errno = errno.ENOENT

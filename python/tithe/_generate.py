@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,18 +15,22 @@ from ._progress import Watcher
 
 __all__ = ["generate"]
 
+Recipe: TypeAlias = Literal["binary5", "binary10", "mixture"]
+
 
 @overload
 def generate(
-    recipe: str, rows: int, *, seed: int = 0, path: None = None, progress: bool | None = None
+    recipe: Recipe, rows: int, *, seed: int = 0, path: None = None, progress: bool | None = None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]: ...
 
 
 @overload
-def generate(recipe: str, rows: int, *, seed: int = 0, path: Path, progress: bool | None = None) -> None: ...
+def generate(recipe: Recipe, rows: int, *, seed: int = 0, path: Path, progress: bool | None = None) -> None: ...
 
 
-def generate(recipe: str, rows: int, *, seed: int = 0, path: Path | None = None, progress: bool | None = None) -> Any:
+def generate(
+    recipe: Recipe, rows: int, *, seed: int = 0, path: Path | None = None, progress: bool | None = None
+) -> Any:
     """Generate the paper's synthetic data (its Section 4): ``"binary5"``, ``"binary10"`` or ``"mixture"``.
 
     Returns ``X`` and ``y`` (−1 and +1). With ``path``, it writes a Parquet, CSV or LIBSVM file of any size instead,

@@ -8,14 +8,17 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Annotated, Any, TypeAlias, TypedDict, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar, get_type_hints
 
 import numpy as np
 
+from ._data import name_of
 from ._errors import SettingError
 
 #: Takes the name of an argument and its value; returns the value as the native module takes it, or raises.
 Check: TypeAlias = "Callable[[str, Any], Any]"
+#: The name of a column: text, or an integer or a tuple as pandas allows.
+ColumnName: TypeAlias = str | int | tuple[str | int, ...]
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
@@ -69,10 +72,10 @@ def truth(name: str, value: Any) -> bool:
 
 
 def column(name: str, value: Any) -> str:
-    """Check the name of a column."""
-    if not isinstance(value, str):
+    """Check the name of a column: text, or an integer or a tuple as pandas allows."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, np.integer, tuple)):
         raise SettingError(f"{name} must be the name of a column, but has the type {type(value).__name__}")
-    return value
+    return name_of(value)
 
 
 def by_name(check: Check, name: str, value: Any) -> list[tuple[str, Any]]:
@@ -85,7 +88,12 @@ def by_name(check: Check, name: str, value: Any) -> list[tuple[str, Any]]:
     return [(each, check(name, number)) for each, number in (value or {}).items()]
 
 
-def names_of(name: str, value: Iterable[str] | None) -> list[str] | None:
+def words(name: str, value: Iterable[str]) -> list[str]:
+    """Check a list of strings; a single string is one of them."""
+    return [word(name, each) for each in ([value] if isinstance(value, str) else value)]
+
+
+def names_of(name: str, value: Iterable[ColumnName] | None) -> list[str] | None:
     """Check a list of column names; a single string is one name, not a list of letters."""
     if value is None:
         return None
@@ -93,9 +101,9 @@ def names_of(name: str, value: Iterable[str] | None) -> list[str] | None:
         return [value]
     names = list(value)
     for each in names:
-        if not isinstance(each, str):
+        if isinstance(each, bool) or not isinstance(each, (str, int, np.integer, tuple)):
             raise SettingError(f"{name} must contain names of columns, but contains {each!r}")
-    return names
+    return [name_of(each) for each in names]
 
 
 def optional(check: Check) -> Check:
@@ -135,7 +143,7 @@ class FileOptions(TypedDict, total=False):
     """How files are read."""
 
     format: Annotated[
-        str | None,
+        Literal["parquet", "csv", "tsv", "ndjson", "libsvm", "arrow", "arrow-stream"] | None,
         Option(
             None,
             optional(word),
@@ -154,7 +162,7 @@ class FileOptions(TypedDict, total=False):
         ),
     ]
     decimal: Annotated[
-        str | None,
+        Literal["point", "comma"] | None,
         Option(
             None,
             optional(word),
@@ -162,7 +170,7 @@ class FileOptions(TypedDict, total=False):
         ),
     ]
     null_values: Annotated[
-        Sequence[str], Option((), names_of, "CSV and TSV: words for missing values, besides NA, N/A, NaN and null.")
+        Sequence[str], Option((), words, "CSV and TSV: words for missing values, besides NA, N/A, NaN and null.")
     ]
     numbers: Annotated[
         Sequence[str],
@@ -214,7 +222,7 @@ class SelectionOptions(TypedDict, total=False):
     ]
     delta: Annotated[float, Option(0.05, real, "With ``epsilon``: the probability that the guarantee fails.")]
     method: Annotated[
-        str | None,
+        Literal["calibrated", "sensitivity", "uniform"] | None,
         Option(
             None,
             optional(word),
@@ -237,7 +245,7 @@ class SelectionOptions(TypedDict, total=False):
         Option(None, partial(by_name, real), "Centre of the ball: coefficients by name, on the data's own scale."),
     ]
     centers: Annotated[
-        str,
+        Literal["exact", "quick"],
         Option(
             "exact",
             word,
@@ -261,7 +269,7 @@ class SelectionOptions(TypedDict, total=False):
         Mapping[str, str] | None, Option(None, partial(by_name, word), "The same for single coefficients, by name.")
     ]
     certificate: Annotated[
-        str,
+        Literal["draws", "normal"],
         Option(
             "draws",
             word,
@@ -275,25 +283,25 @@ class ColumnOptions(TypedDict, total=False):
     """Which columns are used, and how they enter the model."""
 
     label: Annotated[
-        str | None,
+        ColumnName | None,
         Option(None, optional(column), 'Column with the two classes; with ``y``, the name to give it (``"y"``).'),
     ]
     positive: Annotated[object, Option(None, _positive, "Positive value of the label; required if the label is text.")]
     features: Annotated[
-        Sequence[str] | None, Option(None, names_of, "Columns to use as features; by default all the others.")
+        Sequence[ColumnName] | None, Option(None, names_of, "Columns to use as features; by default all the others.")
     ]
-    exclude: Annotated[Sequence[str], Option((), names_of, "Columns to exclude; they may contain anything.")]
+    exclude: Annotated[Sequence[ColumnName], Option((), names_of, "Columns to exclude; they may contain anything.")]
     text: Annotated[
-        Sequence[str],
+        Sequence[ColumnName],
         Option((), names_of, 'Columns to read as text (categories); booleans become ``"false"`` and ``"true"``.'),
     ]
     missing: Annotated[
-        str,
+        Literal["error", "drop"],
         Option("error", word, 'What to do with rows that have a missing value: ``"error"``, or ``"drop"`` them.'),
     ]
     intercept: Annotated[bool, Option(True, truth, "Whether the model has an intercept.")]
     standardize: Annotated[
-        str | bool,
+        Literal["numeric", "all", "none"] | bool,
         Option(
             "numeric",
             _standardize,
@@ -345,7 +353,7 @@ class StreamBlockOptions(TypedDict, total=False):
         ),
     ]
     unseen: Annotated[
-        str,
+        Literal["error", "reference"],
         Option(
             "error",
             word,

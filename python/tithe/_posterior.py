@@ -6,15 +6,16 @@ import inspect
 import json
 import os
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _native
 from ._arrow import ArrowTable
-from ._data import DataLike, Path, Vector, array_columns, naming_missing_files, native
+from ._data import DataLike, Path, Vector, array_columns, native, reading, streamed
 from ._errors import InputTypeError, SettingError
+from ._extras import needed_for
 from ._options import Option, ReadOptions, checked, real, takes, truth, whole, word
 from ._progress import Watcher
 from ._show import count, counted, described, number, table
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     import pandas
+
+    from ._coreset import Coreset
 
 __all__ = ["Posterior", "Verification", "read_posterior", "verify"]
 
@@ -40,7 +43,7 @@ class VerifyOptions(ReadOptions, total=False):
 
 def read_posterior(path: Path) -> Posterior:
     """Read a posterior that ``Posterior.write`` or the command line wrote."""
-    with naming_missing_files(path):
+    with reading(path):
         return Posterior(_native.Posterior.read(os.fspath(path)))
 
 
@@ -50,11 +53,12 @@ class Posterior(ArrowTable[_native.Posterior]):
     Created by :meth:`Coreset.fit` or :func:`read_posterior`.
     """
 
-    def __init__(self, native: _native.Posterior) -> None:
+    def __init__(self, native: _native.Posterior, coreset: Coreset | None = None) -> None:
         if not isinstance(native, _native.Posterior):
             raise InputTypeError("create a Posterior with Coreset.fit or tithe.read_posterior")
         self._native = native
         self._facts: dict[str, Any] = json.loads(native.facts())
+        self._coreset = coreset
 
     @property
     def coefficients(self) -> list[str]:
@@ -102,46 +106,102 @@ class Posterior(ArrowTable[_native.Posterior]):
 
     def summary(self) -> pandas.DataFrame:
         """Summarise each coefficient: mean, sd, 90 % interval, Monte Carlo errors, effective draws, R-hat."""
-        import pandas
+        with needed_for("summary"):
+            import pandas
 
         frame = pandas.DataFrame(self._facts["summary"], index=self.coefficients)
         return frame[_SUMMARY].astype(float)
 
-    def to_arviz(self) -> Any:
-        """Convert the draws to ArviZ: groups ``posterior`` and ``sample_stats``.
+    def to_arviz(
+        self,
+        coreset: Coreset | None = None,
+        *,
+        log_likelihood: bool = True,
+        posterior_predictive: bool = False,
+        seed: int = 0,
+    ) -> Any:
+        """Convert the draws, and the weighted rows that they were fitted to, to ArviZ.
 
+        The groups are ``posterior`` and ``sample_stats``, and for the rows of the coreset ``observed_data`` (the label
+        as 0 and 1), ``constant_data`` (``weight``), ``log_likelihood`` and on request ``posterior_predictive``.
         Returns an ``InferenceData`` with ArviZ before version 1, and an xarray ``DataTree`` with ArviZ 1. Its
         ``summary`` equals :meth:`summary` except for one column: ArviZ 1 computes ``ess_tail`` at other quantiles than
-        5 % and 95 %. Coefficients named ``chain`` and ``draw``, like ArviZ's dimensions, become ``chain_`` and
-        ``draw_``.
+        5 % and 95 %. Coefficients named ``chain``, ``draw`` and ``row``, like dimensions, become ``chain_``, ``draw_``
+        and ``row_``.
+
+        The rows of a coreset are not a random sample of the data. ``log_likelihood`` is therefore weighted: its sum is
+        the log-likelihood of the coreset, and ``arviz.loo`` leaves out one row with all its weight, which compares
+        models on the same coreset but does not estimate the accuracy for one row of the data. Predictive draws are of
+        single labels: weight them, as in ``np.average(draws, axis=-1, weights=core.weights)``, before you compare them.
+
+        Parameters
+        ----------
+        coreset:
+            The coreset that the posterior was fitted to; needed only if the posterior was read from a file.
+        log_likelihood:
+            Whether to include the log-likelihood: as many numbers as draws times rows.
+        posterior_predictive:
+            Whether to draw labels for the rows of the coreset.
+        seed:
+            Seed of these labels.
         """
-        import arviz
+        with needed_for("to_arviz"):
+            import arviz
 
         values = self.draws
         draws = {name: values[:, :, i] for i, name in enumerate(_beside_dimensions(self.coefficients))}
         attributes = {"inference_library": "tithe", "sampler": self._facts["sampler"]}
         groups: dict[str, Any] = {"posterior": draws, "sample_stats": self.stats}
+        about: dict[str, Any] = {}
+        core = self._rows_of(coreset)
+        if core is not None:
+            (label,) = _beside_dimensions([str(self._facts["encoding"]["label"]["column"])])
+            groups |= {"observed_data": {label: core.y}, "constant_data": {"weight": core.weights}}
+            about = {"coords": {"row": core.rows}, "dims": {label: ["row"], "weight": ["row"]}}
+            if log_likelihood or posterior_predictive:
+                first = int(core.has_intercept)
+                logits = values[..., first:] @ core.X.T + (values[..., :1] if first else 0.0)
+                if log_likelihood:
+                    groups["log_likelihood"] = {label: -core.weights * np.logaddexp(0.0, (1 - 2 * core.y) * logits)}
+                if posterior_predictive:
+                    chance = np.exp(-np.logaddexp(0.0, -logits))
+                    random = np.random.default_rng(whole("seed", seed)).random(logits.shape)
+                    groups["posterior_predictive"] = {label: (random < chance).astype(np.int64)}
+        elif posterior_predictive:
+            raise SettingError(
+                "posterior_predictive: needs the rows that the posterior was fitted to; pass the coreset"
+            )
         # ArviZ 1 takes the groups as one dictionary and returns a DataTree; earlier versions take them by name.
         by_name = "posterior" in inspect.signature(arviz.from_dict).parameters
-        made = arviz.from_dict(**groups) if by_name else arviz.from_dict(groups)
+        made = arviz.from_dict(**groups, **about) if by_name else arviz.from_dict(groups, **about)
         made.posterior.attrs.update(attributes)
         return made
 
     def plot(self, kind: str = "forest", **settings: Any) -> Any:
         """Plot with ArviZ: ``plot_<kind>`` of the draws, such as ``forest``, ``trace``, ``pair``, ``energy``."""
-        import arviz
+        with needed_for("plot"):
+            import arviz
 
         plot = getattr(arviz, f"plot_{kind}", None)
         if plot is None:
             raise SettingError(f"kind must be a plot of ArviZ {arviz.__version__}, but is '{kind}'")
         return plot(self.to_arviz(), **settings)
 
+    def _rows_of(self, coreset: Coreset | None) -> Coreset | None:
+        """The coreset that the posterior was fitted to, as far as it is known."""
+        if coreset is None:
+            return self._coreset
+        basis = self._facts["basis"]
+        if basis["kind"] != "coreset" or coreset.provenance != basis["provenance"]:
+            raise SettingError("coreset: is not the one that the posterior was fitted to")
+        return coreset
+
     def predict_proba(
         self,
         data: DataLike,
         *,
-        unseen: str = "error",
-        missing: str = "empty",
+        unseen: Literal["error", "reference"] = "error",
+        missing: Literal["empty", "error"] = "empty",
         threads: int | None = None,
         progress: bool | None = None,
     ) -> npt.NDArray[np.float64]:
@@ -158,8 +218,8 @@ class Posterior(ArrowTable[_native.Posterior]):
         data: DataLike,
         *,
         interval: float = 0.9,
-        unseen: str = "error",
-        missing: str = "empty",
+        unseen: Literal["error", "reference"] = "error",
+        missing: Literal["empty", "error"] = "empty",
         threads: int | None = None,
         progress: bool | None = None,
     ) -> npt.NDArray[np.float64]:
@@ -176,12 +236,13 @@ class Posterior(ArrowTable[_native.Posterior]):
         threads: int | None,
         progress: bool | None,
     ) -> tuple[npt.NDArray[np.float64], ...]:
+        data = streamed(data)
         ready = native(data, columns=self._array_columns(data), used=self._features(), may_be_empty=True)
         # An array without the incomplete rows could not be matched with the data.
         if word("missing", missing) not in ("empty", "error"):
             raise SettingError(f"missing must be 'empty' or 'error', but is '{missing}'")
         options = checked("predict", ReadOptions, {"threads": threads})
-        with Watcher(progress) as watcher, naming_missing_files(data):
+        with Watcher(progress) as watcher, reading(data):
             return self._native.predict(
                 ready, options, real("interval", interval), word("unseen", unseen), missing, watcher
             )
@@ -232,16 +293,14 @@ class Posterior(ArrowTable[_native.Posterior]):
         return table("tithe.Posterior", self._lines(), self.findings)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _posterior_from_bytes, (self._native.to_bytes(),)
+        return _posterior_from_bytes, (self._native.to_bytes(), self._coreset)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Posterior) and self._native.to_bytes() == other._native.to_bytes()
 
-    __hash__ = None  # type: ignore[assignment]
 
-
-def _posterior_from_bytes(data: bytes) -> Posterior:
-    return Posterior(_native.Posterior.from_bytes(data))
+def _posterior_from_bytes(data: bytes, coreset: Coreset | None = None) -> Posterior:
+    return Posterior(_native.Posterior.from_bytes(data), coreset)
 
 
 def _beside_dimensions(names: list[str]) -> list[str]:
@@ -249,7 +308,7 @@ def _beside_dimensions(names: list[str]) -> list[str]:
     free = []
     for name in names:
         other = name
-        while other in ("chain", "draw") or (other != name and other in names):
+        while other in ("chain", "draw", "row") or (other != name and other in names):
             other += "_"
         free.append(other)
     return free
@@ -287,11 +346,10 @@ class Verification:
             return NotImplemented
         return all(_same(getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
 
-    __hash__ = None  # type: ignore[assignment]
-
     def summary(self) -> pandas.DataFrame:
         """Summarise the coefficients as drawn, and corrected to the full data."""
-        import pandas
+        with needed_for("summary"):
+            import pandas
 
         frames = {"drawn": self.drawn, "corrected": self.corrected}
         made = {name: pandas.DataFrame.from_dict(facts, orient="index") for name, facts in frames.items()}
@@ -361,6 +419,7 @@ def verify(
         raise SettingError(
             "weight cannot be used: the coreset was built without weights; remove it here, or build with weight= too"
         )
+    data = streamed(data)
     ready = native(
         data,
         y,
@@ -371,7 +430,7 @@ def verify(
         used={*posterior._features(), encoding["label"]["column"], encoding["weight"]},
     )
     settings = checked("verify", VerifyOptions, {"draws": 400, "force": False, **options})
-    with Watcher(progress) as watcher, naming_missing_files(data):
+    with Watcher(progress) as watcher, reading(data):
         draws, force = settings.pop("draws"), settings.pop("force")
         found = _native.verify(posterior._native, ready, settings, draws, force, watcher)
     return verification(posterior, *found)

@@ -31,7 +31,7 @@ class Watcher:
                 from tqdm.auto import tqdm
             except ImportError:
                 if progress:
-                    warnings.warn("progress=True needs tqdm: pip install tqdm", TitheWarning, stacklevel=4)
+                    warnings.warn("progress=True needs tqdm: pip install 'tithe[progress]'", TitheWarning, stacklevel=4)
             else:
                 self._tqdm = tqdm
 

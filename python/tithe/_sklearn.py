@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import ClassifierTags, check_random_state
+from sklearn.utils import ClassifierTags, _safe_indexing, check_consistent_length, check_random_state
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
 from ._coreset import Coreset, build, too_small
 from ._data import default_names
@@ -70,6 +71,18 @@ def _few(values: npt.NDArray[Any]) -> str:
     return shown + (", …" if len(values) > 5 else "")
 
 
+def _has_text(X: Any) -> bool:
+    """Whether it is a data frame with text or categories, which scikit-learn would not convert to numbers."""
+    if hasattr(X, "iloc"):
+        return any(
+            dtype.kind == "O" and (str(dtype) != "object" or any(isinstance(value, str) for value in X.iloc[:, i]))
+            for i, dtype in enumerate(X.dtypes)
+        )
+    types = getattr(X, "dtypes", None) or getattr(getattr(X, "schema", None), "types", None)
+    text = ("string", "large_string", "string_view", "dictionary", "categorical", "enum")
+    return isinstance(types, list) and any(str(each).lower().startswith(text) for each in types)
+
+
 def _label(names: Sequence[str]) -> str:
     """A name for the label that is not the name of a feature."""
     label = "y"
@@ -108,10 +121,13 @@ def _without_warnings() -> Iterator[None]:
 class _Fitted:
     """What the two estimators share: their common parameters, and the way from checked arrays to a coreset."""
 
+    classes_: npt.NDArray[Any]
+
     def __init__(
         self,
         size: int = 1000,
         *,
+        kl: float | None = None,
         method: str = "calibrated",
         fit_intercept: bool = True,
         standardize: str | bool = "numeric",
@@ -119,6 +135,7 @@ class _Fitted:
         n_jobs: int | None = None,
     ) -> None:
         self.size = size
+        self.kl = kl
         self.method = method
         self.fit_intercept = fit_intercept
         self.standardize = standardize
@@ -135,37 +152,54 @@ class _Fitted:
             # A row with weight 0 must have no effect, not even on the scale of a column.
             rows = np.flatnonzero(weights > 0)
             if len(rows) < len(weights):
-                X, codes, weights = X[rows], codes[rows], weights[rows]
+                X, codes, weights = _safe_indexing(X, rows), codes[rows], weights[rows]
         present = np.unique(codes)
         if len(present) < 2:
             only = _few(self.classes_[present])
             raise ValueError(f"the data must have two classes, but has only 1 class: {only}")
-        names = self._names(X.shape[1])
+        # A data frame brings its own names.
+        columns = None if _has_text(X) else self._names(X.shape[1])
+        names = columns or [str(name) for name in X.columns]
         # Only a calibrated coreset is built for certain priors.
         is_calibrated = self.method == "calibrated"
         prior, intercept_prior = (
             getattr(self, name, None) if is_calibrated else None for name in ("prior", "intercept_prior")
         )
+        size = {"size": whole("size", self.size, least=1)} if self.kl is None else {"kl": self.kl}
+        settings: dict[str, Any] = size | {
+            "method": self.method,
+            "intercept": truth("fit_intercept", self.fit_intercept),
+            "standardize": self.standardize,
+            "prior": prior,
+            "intercept_prior": intercept_prior,
+        }
         with _without_warnings():
             core = build(
                 X,
                 codes,
                 label=_label(names),
                 weight=weights,
-                columns=names,
-                size=whole("size", self.size, least=1),
-                method=self.method,
-                intercept=truth("fit_intercept", self.fit_intercept),
-                standardize=self.standardize,
+                columns=columns,
                 seed=seed,
                 threads=_threads(self.n_jobs),
                 progress=False,
-                prior=prior,
-                intercept_prior=intercept_prior,
+                **settings,
             )
         if warning := too_small(core):
             warnings.warn(warning, TitheWarning, stacklevel=3)
         return core, rows
+
+    def _input(self, X: Any, y: Any = None, *, reset: bool = True) -> Any:
+        """Check data as scikit-learn does; a data frame with text stays one, and its text becomes categories."""
+        if not _has_text(X):
+            given = () if y is None else (y,)
+            return validate_data(self, X, *given, accept_sparse="csr", reset=reset)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        if y is None:
+            return X
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        return X, y
 
     def _names(self, count: int) -> Sequence[str]:
         """The column names of a data frame, if the model can use them."""
@@ -190,6 +224,10 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
     ----------
     size:
         Rows of the coreset; if the data has no more rows than this, all of them are fitted.
+    kl:
+        Instead of ``size``, in :meth:`fit`: as few rows as bring the KL divergence to the full posterior below this.
+    class_weight:
+        Weights of the classes, as scikit-learn takes them: a dict or ``"balanced"``. They multiply ``sample_weight``.
     prior, intercept_prior:
         Priors on the standardised scale, as :meth:`tithe.Coreset.fit` takes them.
     fit_intercept, standardize, method:
@@ -204,8 +242,9 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : ndarray of shape (2,)
-    coef_, coef_sd_ : ndarray of shape (1, n_features)
-        Mean and standard deviation of each coefficient, on the data's own scale.
+    coef_, coef_sd_ : ndarray of shape (1, n_coefficients)
+        Mean and standard deviation of each coefficient, on the data's own scale. Text columns of a data frame have one
+        coefficient for each level except the most frequent one; ``coreset_.feature_names`` names them.
     intercept_, intercept_sd_ : ndarray of shape (1,)
     coreset_ : Coreset
         If the data has at most ``size`` rows: all of them, equal rows merged, in a fixed order.
@@ -226,8 +265,10 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
         self,
         size: int = 1000,
         *,
+        kl: float | None = None,
         prior: str = "normal:2",
         intercept_prior: str | None = None,
+        class_weight: Any = None,
         fit_intercept: bool = True,
         standardize: str | bool = "numeric",
         method: str = "calibrated",
@@ -240,6 +281,7 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
     ) -> None:
         super().__init__(
             size,
+            kl=kl,
             method=method,
             fit_intercept=fit_intercept,
             standardize=standardize,
@@ -247,6 +289,7 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
             n_jobs=n_jobs,
         )
         self.prior = prior
+        self.class_weight = class_weight
         self.intercept_prior = intercept_prior
         self.sampler = sampler
         self.chains = chains
@@ -255,9 +298,10 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LogisticRegression:
         """Build a coreset and draw from its posterior."""
-        X, y = validate_data(self, X, y, accept_sparse="csr")
+        X, y = self._input(X, y)
+        sample_weight = self._weighted(y, sample_weight)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        if X.shape[0] <= whole("size", self.size, least=1):
+        if self.kl is None and X.shape[0] <= whole("size", self.size, least=1) and not _has_text(X):
             X, y, sample_weight = _merged(X, y, sample_weight)
         core, _ = self._coreset(X, y, sample_weight, seed)
         self._seed = seed
@@ -265,6 +309,15 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
         self._stream: Stream | None = None
         self._drawn: tuple[Coreset, Posterior] | None = core, self._posterior_of(core)
         return self
+
+    def _weighted(self, y: Any, sample_weight: Any) -> Any:
+        """The weights of the rows, multiplied by those of their classes."""
+        if self.class_weight is None:
+            return sample_weight
+        classes = compute_sample_weight(self.class_weight, y)
+        if sample_weight is None:
+            return classes
+        return classes * _check_sample_weight(sample_weight, y, dtype=np.float64, ensure_non_negative=True)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> LogisticRegression:
         """Add more rows, with or without a :meth:`fit` before; they go through a :class:`tithe.Stream` in memory.
@@ -274,7 +327,11 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
         classes.
         """
         has_begun = hasattr(self, "_drawn")
-        X, y = validate_data(self, X, y, accept_sparse="csr", reset=not has_begun)
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight='{self.class_weight}' needs all rows at once: give partial_fit a dict by class"
+            )
+        X, y = self._input(X, y, reset=not has_begun)
         check_classification_targets(y)
         if not has_begun:
             self.__dict__.pop("classes_", None)
@@ -287,41 +344,46 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
         others = np.setdiff1d(y, self.classes_)
         if len(others):
             raise ValueError(f"y holds {_few(others)}, but the classes are {_few(self.classes_)}")
+        sample_weight = self._weighted(y, sample_weight)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         kept = np.flatnonzero(weights > 0)
         codes = np.searchsorted(self.classes_, y).astype(np.int64)
         if not has_begun:
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self._base, self._stream, self._seen = None, None, np.zeros(0, dtype=np.int64)
-        stream = self._begun(X.shape[1]) if self._stream is None else self._stream
+        stream = self._begun(X) if self._stream is None else self._stream
         with _without_warnings():
-            stream.add(X[kept], codes[kept], weight=weights[kept])
+            stream.add(_safe_indexing(X, kept), codes[kept], weight=weights[kept])
         if self._base is None:
             self._seen = np.union1d(self._seen, codes[kept])
         self._stream, self._drawn = stream, None
         return self
 
-    def _begun(self, width: int) -> Stream:
+    def _begun(self, X: Any) -> Stream:
         """A stream with the encoding of the fitted rows, if there are any."""
-        names = self._names(width)
+        columns = None if _has_text(X) else self._names(X.shape[1])
+        settings: dict[str, Any] = {
+            "size": whole("size", self.size, least=1),
+            "method": self.method,
+            "intercept": truth("fit_intercept", self.fit_intercept),
+            "standardize": self.standardize,
+        }
         return Stream(
-            label=_label(names),
-            columns=names,
-            size=whole("size", self.size, least=1),
-            method=self.method,
-            intercept=truth("fit_intercept", self.fit_intercept),
-            standardize=self.standardize,
+            label=_label(columns or [str(name) for name in X.columns]),
+            columns=columns,
             encoding=self._base,
             seed=self._seed,
             threads=_threads(self.n_jobs),
             progress=False,
+            **settings,
         )
 
     def _posterior_of(self, core: Coreset) -> Posterior:
+        sampler: Any = self.sampler
         return core.fit(
             prior=self.prior,
             intercept_prior=self.intercept_prior,
-            sampler=self.sampler,
+            sampler=sampler,
             chains=self.chains,
             draws=self.draws,
             warmup=self.warmup,
@@ -410,7 +472,7 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
-        return validate_data(self, X, accept_sparse="csr", reset=False)
+        return self._input(X, reset=False)
 
 
 class CoresetSampler(_Fitted, BaseEstimator):
@@ -418,7 +480,7 @@ class CoresetSampler(_Fitted, BaseEstimator):
 
     Parameters
     ----------
-    size, method, fit_intercept, standardize:
+    size, kl, method, fit_intercept, standardize:
         As :func:`tithe.build` takes them.
     random_state, n_jobs:
         Seed and threads.
@@ -443,9 +505,13 @@ class CoresetSampler(_Fitted, BaseEstimator):
     True
     """
 
+    coreset_: Coreset
+    rows_: npt.NDArray[np.int64]
+    weights_: npt.NDArray[np.float64]
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CoresetSampler:
         """Select rows and compute their weights."""
-        X, y = validate_data(self, X, y, accept_sparse="csr")
+        X, y = self._input(X, y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.coreset_, rows = self._coreset(X, y, sample_weight, seed)
         self.rows_ = rows[self.coreset_.rows]

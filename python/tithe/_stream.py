@@ -11,9 +11,9 @@ import numpy as np
 
 from . import _native
 from ._coreset import Coreset, coreset_of, judged, label_of
-from ._data import DataLike, Path, Vector, array_columns, is_sparse, naming_missing_files, native
+from ._data import DataLike, Path, Vector, array_columns, is_sparse, native, reading, streamed
 from ._errors import InputTypeError
-from ._options import MergeOptions, StreamOptions, checked, column, default_of, takes, whole
+from ._options import ColumnName, MergeOptions, StreamOptions, checked, column, default_of, takes, whole
 from ._progress import Watcher
 from ._show import count, counted, described, table
 
@@ -64,7 +64,7 @@ class Stream:
         self,
         state: Path | None = None,
         *,
-        weight: str | None = None,
+        weight: ColumnName | None = None,
         columns: Sequence[str] | None = None,
         encoding: Coreset | Path | None = None,
         progress: bool | None = None,
@@ -113,6 +113,7 @@ class Stream:
             used = {*names[0], *names[1:]}
         elif features is not None:
             used = {*features, label, weight_name}
+        data = streamed(data)
         ready = native(
             data,
             y,
@@ -124,7 +125,7 @@ class Stream:
             exclude=exclude,
             may_be_empty=True,
         )
-        with Watcher(self._progress) as watcher, naming_missing_files(data):
+        with Watcher(self._progress) as watcher, reading(data):
             self._native.add(ready, label, weight_name if weight is not None else None, watcher)
 
     def snapshot(self) -> Coreset:

@@ -15,15 +15,18 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
-import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark import TaskContext
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import DecimalType, StructField, StructType
+from ._extras import needed_for
+
+with needed_for("tithe.spark", extra="spark"):
+    import pyarrow as pa
+    from py4j.protocol import Py4JJavaError
+    from pyspark import TaskContext
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import DecimalType, StructField, StructType
 
 from . import _native
 from ._coreset import Coreset, coreset_of, judged
@@ -83,7 +86,7 @@ class SparkOptions(PassOptions, StreamBlockOptions, total=False):
 def build(
     data: SparkData,
     *,
-    strategy: str = "passes",
+    strategy: Literal["passes", "tree"] = "passes",
     persist: bool = False,
     encoding: Coreset | Path | None = None,
     progress: bool | None = None,
@@ -160,7 +163,9 @@ def verify(
     return verification(posterior, *found)
 
 
-def predict(posterior: Posterior, df: DataFrame, *, interval: float = 0.9, unseen: str = "error") -> DataFrame:
+def predict(
+    posterior: Posterior, df: DataFrame, *, interval: float = 0.9, unseen: Literal["error", "reference"] = "error"
+) -> DataFrame:
     """Add to each row the probability of the positive class: its mean, sd and interval over all draws.
 
     The new columns are ``probability``, ``probability_sd``, ``probability_lower`` and ``probability_upper``; they are
