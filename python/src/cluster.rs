@@ -128,7 +128,7 @@ pub fn verify_elsewhere<'py>(
     posterior: &Posterior,
     data: &Data,
     options: &Options<'_>,
-    draws: usize,
+    draws: Option<usize>,
     force: bool,
     function: Py<PyAny>,
     watcher: &Bound<'py, PyAny>,

@@ -19,10 +19,13 @@ use tithe::data::table::Table;
 use tithe::encoding::full_data::open_with;
 use tithe::engine::LocalEngine;
 use tithe::results::fit::fit_coreset;
+use tithe::results::one_step::fit_in_one_step;
 
 use crate::data::Data;
 use crate::errors::to_python;
-use crate::options::{KnownEncoding, Options, Reading, build_options, column_options, fit_options};
+use crate::options::{
+    KnownEncoding, Options, Reading, build_options, column_options, data_fit_options, fit_options,
+};
 use crate::posterior::Posterior;
 use crate::shared::capsule_of;
 use crate::work::run;
@@ -56,6 +59,30 @@ pub fn build(data: &Data, options: &Options<'_>, watcher: &Bound<'_, PyAny>) -> 
         build_on(&engine, &settings)
     })?;
     Ok(Coreset(Arc::new(built.coreset)))
+}
+
+/// Fits data of any size: the posterior, and the coreset that it was fitted to if there is one.
+#[pyfunction]
+pub fn fit(
+    data: &Data,
+    options: &Options<'_>,
+    watcher: &Bound<'_, PyAny>,
+) -> PyResult<(Posterior, Option<Coreset>)> {
+    let (reading, columns) = (Reading::new(options)?, column_options(options)?);
+    let (fitting, opener) = (data_fit_options(options)?, data.opener());
+    let found = run(watcher, move |watch| {
+        // Rows that are fitted at once are held as points.
+        let points = reading.memory.or_else(memory_limit).unwrap_or(4 << 30) / 2;
+        let settings = fitting.settings(&columns, points)?;
+        let missing = columns.missing();
+        let budget = opener.budget(reading.memory);
+        let source = opener.open(&reading.open_options(budget), budget, watch)?;
+        let roles = columns.roles(&*source)?;
+        let engine = LocalEngine::new(Table::new(source, &roles)?, &reading.engine(budget, missing), watch)?;
+        fit_in_one_step(&engine, &settings)
+    })?;
+    let coreset = found.by_coreset.map(|found| Coreset(Arc::new(found.built.coreset)));
+    Ok((Posterior(Arc::new(found.fit)), coreset))
 }
 
 #[pymethods]

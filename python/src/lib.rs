@@ -22,13 +22,13 @@ mod native {
         task_on_stream, verify_elsewhere,
     };
     #[pymodule_export]
-    use super::coreset::{Coreset, build, generate};
+    use super::coreset::{Coreset, build, fit, generate};
     #[pymodule_export]
     use super::data::Data;
     #[pymodule_export]
     use super::options::KnownEncoding;
     #[pymodule_export]
-    use super::posterior::{Posterior, verify};
+    use super::posterior::{Posterior, corrected, verify};
     #[pymodule_export]
     use super::stream::{Stream, merge};
 }

@@ -11,7 +11,7 @@ use tithe::data::source::OpenOptions;
 use tithe::encoding::Encoding;
 use tithe::engine::{EngineSettings, Missing};
 use tithe::model::{Prior, PriorChoice};
-use tithe::options::{BuildOptions, ColumnOptions, FitOptions, ReadOptions, StreamOptions};
+use tithe::options::{BuildOptions, ColumnOptions, DataFitOptions, FitOptions, ReadOptions, StreamOptions};
 
 use crate::data::Budget;
 use crate::errors::to_python;
@@ -146,6 +146,17 @@ pub fn fit_options(options: &Options<'_>) -> PyResult<FitOptions> {
         warmup: given(options, "warmup")?,
         seed: given(options, "seed")?.unwrap_or_default(),
         threads: given(options, "threads")?,
+    })
+}
+
+/// How to fit data of any size.
+pub fn data_fit_options(options: &Options<'_>) -> PyResult<DataFitOptions> {
+    Ok(DataFitOptions {
+        fit: fit_options(options)?,
+        whole: given(options, "whole")?.unwrap_or_default(),
+        size: given(options, "size")?,
+        kl: given(options, "kl")?,
+        keep: given(options, "keep")?.unwrap_or_default(),
     })
 }
 

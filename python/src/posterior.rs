@@ -16,6 +16,7 @@ use tithe::results::file::{
     posterior_bytes, posterior_table, prior_scale, read_posterior, read_posterior_from, write_posterior,
 };
 use tithe::results::fit::Fit;
+use tithe::results::one_step::verify_and_correct;
 use tithe::results::predict::{PredictSettings, Prediction, probabilities};
 use tithe::results::verify::{Verification, VerifySettings, verify as verify_against};
 
@@ -131,6 +132,7 @@ impl Posterior {
             "basis": fit.basis,
             "summary": fit.summary,
             "findings": findings,
+            "verified": fit.verified,
         })
         .to_string()
     }
@@ -171,7 +173,7 @@ pub fn verify<'py>(
     posterior: &Posterior,
     data: &Data,
     options: &Options<'_>,
-    draws: usize,
+    draws: Option<usize>,
     force: bool,
     watcher: &Bound<'py, PyAny>,
 ) -> PyResult<Verified<'py>> {
@@ -187,13 +189,35 @@ pub fn verify<'py>(
     Ok(verified(watcher.py(), &found))
 }
 
+/// Checks a posterior against the full data, and corrects it if needed: a new posterior.
+#[pyfunction]
+pub fn corrected(
+    posterior: &Posterior,
+    data: &Data,
+    options: &Options<'_>,
+    force: bool,
+    watcher: &Bound<'_, PyAny>,
+) -> PyResult<Posterior> {
+    let reading = Reading::new(options)?;
+    let (opener, fit) = (data.opener(), posterior.0.clone());
+    let fit = run(watcher, move |watch| {
+        let budget = opener.budget(reading.memory);
+        let options = reading.open_options(budget);
+        let table = open_with(&fit.encoding, &options, |options| opener.open(options, budget, watch))?;
+        let engine = LocalEngine::new(table, &reading.engine(budget, fit.basis.missing()), watch)?;
+        verify_and_correct(&engine, Fit::clone(&fit), force)
+    })?;
+    Ok(Posterior(Arc::new(fit.0)))
+}
+
 /// The result of a check as Python objects.
 pub fn verified<'py>(py: Python<'py>, found: &Verification) -> Verified<'py> {
     let record = json!({
         "rows": found.identity.rows,
         "same_data": found.same_data,
         "draws": found.chosen.len(),
-        "kl": found.kl,
+        "kl": found.kl(),
+        "max_mean_error": found.discrepancy.largest_mean_error(),
         "k_hat": found.psis.k_hat,
         "effective_draws": found.psis.effective_draws(),
         "efficiency": found.efficiency(),

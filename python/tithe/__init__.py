@@ -15,7 +15,7 @@ from importlib import metadata as _metadata
 from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING, Any
 
-from ._coreset import Certificate, Coreset, build, read_coreset
+from ._coreset import Certificate, Coreset, build, fit, read_coreset
 from ._errors import (
     CellError,
     ChangedError,
@@ -77,6 +77,7 @@ __all__ = [
     "Verification",
     "WrongFileError",
     "build",
+    "fit",
     "generate",
     "merge",
     "read_coreset",

@@ -15,7 +15,7 @@ from . import _native
 from ._arrow import ArrowTable
 from ._data import DataLike, Path, Vector, array_columns, is_name, is_sparse, name_of, native, reading, streamed
 from ._errors import InputTypeError, SettingError
-from ._options import BuildOptions, ColumnName, by_name, checked, takes, whole, word
+from ._options import BuildOptions, ColumnName, DataFitOptions, by_name, checked, takes, whole, word
 from ._posterior import Posterior
 from ._progress import Watcher
 from ._show import count, counted, described, number, table
@@ -23,7 +23,7 @@ from ._show import count, counted, described, number, table
 if TYPE_CHECKING:
     from typing import Unpack
 
-__all__ = ["Certificate", "Coreset", "build", "read_coreset"]
+__all__ = ["Certificate", "Coreset", "build", "fit", "read_coreset"]
 
 
 @takes(BuildOptions)
@@ -72,14 +72,76 @@ def build(
     'indistinguishable'
     """
     settings = checked("build", BuildOptions, options)
-    label, used = settings.get("label"), settings.get("features")
+    known = None if encoding is None else coreset_of("encoding", encoding)
     data = streamed(data)
+    ready = _prepared(data, y, weight, columns, settings, known)
+    with Watcher(progress) as watcher, reading(data):
+        return judged(Coreset(_native.build(ready, settings, watcher)), watcher)
+
+
+@takes(DataFitOptions)
+def fit(
+    data: DataLike,
+    y: Vector | None = None,
+    *,
+    weight: ColumnName | Vector | None = None,
+    columns: Sequence[str] | None = None,
+    keep: Path | None = None,
+    progress: bool | None = None,
+    **options: Unpack[DataFitOptions],
+) -> Posterior:
+    """Draw from the posterior of data of any size.
+
+    If fitting all rows takes too long, a coreset is built and fitted. Its draws are then compared with all rows, and
+    corrected if they are inaccurate: :attr:`Posterior.verified` and ``repr`` say what was found.
+
+    Parameters
+    ----------
+    data, y, weight, columns:
+        As for :func:`build`.
+    keep:
+        Fit a coreset, and write it to this file.
+    progress:
+        Show a progress bar (needs tqdm); by default on a terminal and in a notebook.
+    **options:
+        The keyword arguments of :class:`DataFitOptions`.
+
+    Examples
+    --------
+    >>> import tithe
+    >>> X, y = tithe.generate("mixture", 20_000)
+    >>> posterior = tithe.fit(X, y, size=300)
+    >>> posterior.verified["verdict"]
+    'indistinguishable'
+    """
+    settings = checked("fit", DataFitOptions, options)
+    if keep is not None and not isinstance(keep, (str, os.PathLike)):
+        raise InputTypeError(f"keep must be the path of a file, but has the type {type(keep).__name__}")
+    settings["keep"] = keep is not None
+    data = streamed(data)
+    ready = _prepared(data, y, weight, columns, settings, None)
+    with Watcher(progress) as watcher, reading(data):
+        drawn, core = _native.fit(ready, settings, watcher)
+    if keep is not None and core is not None:
+        core.write(os.fspath(keep))
+    return Posterior(drawn, None if core is None else Coreset(core))
+
+
+def _prepared(
+    data: DataLike,
+    y: Vector | None,
+    weight: ColumnName | Vector | None,
+    columns: Sequence[str] | None,
+    settings: dict[str, Any],
+    known: Coreset | None,
+) -> _native.Data:
+    """Data for the native module; completes the settings with the names of label and weight, and the encoding."""
+    label, used = settings.get("label"), settings.get("features")
     weight_name = name_of(weight) if is_name(weight, data) else None
     weights = None if weight_name is not None else weight
     if weights is not None:
         weight_name = "weight"
     is_array = isinstance(data, np.ndarray) or is_sparse(data)
-    known = None if encoding is None else coreset_of("encoding", encoding)
     if known is not None:
         label, used = label_of(known, label), [*known.columns, known._facts["encoding"]["weight"]]
         columns = columns or array_columns(data, known.columns, "the encoding has")
@@ -100,8 +162,7 @@ def build(
         exclude=settings.get("exclude") or [],
     )
     settings |= {"label": label, "weight": weight_name, "encoding": None if known is None else known._native.encoding()}
-    with Watcher(progress) as watcher, reading(data):
-        return judged(Coreset(_native.build(ready, settings, watcher)), watcher)
+    return ready
 
 
 def read_coreset(path: Path) -> Coreset:
@@ -345,6 +406,7 @@ class Coreset(ArrowTable[_native.Coreset]):
         warmup: int = 1000,
         seed: int = 0,
         threads: int | None = None,
+        verify: DataLike | None = None,
         progress: bool | None = None,
     ) -> Posterior:
         """Draw from the posterior.
@@ -360,6 +422,9 @@ class Coreset(ArrowTable[_native.Coreset]):
             ``"nuts"``, ``"mala"``, ``"mala-plain"`` (the paper's) or ``"laplace"``.
         chains, draws, warmup, seed:
             Number of chains, draws kept and warmup iterations per chain; the same seed gives the same draws.
+        verify:
+            The data that the coreset was built from, to compare the draws with and correct them if needed: see
+            :meth:`Posterior.corrected`, which takes arrays too.
         threads, progress:
             As for :func:`build`.
 
@@ -383,7 +448,8 @@ class Coreset(ArrowTable[_native.Coreset]):
             "threads": None if threads is None else whole("threads", threads),
         }
         with Watcher(progress) as watcher:
-            return Posterior(self._native.fit(options, watcher), self)
+            posterior = Posterior(self._native.fit(options, watcher), self)
+        return posterior if verify is None else posterior.corrected(verify, threads=threads, progress=progress)
 
     def _lines(self) -> list[tuple[str, str]]:
         facts = self._facts["provenance"]

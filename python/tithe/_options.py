@@ -375,6 +375,75 @@ class StreamBlockOptions(TypedDict, total=False):
     ]
 
 
+class DrawOptions(TypedDict, total=False):
+    """How to draw from a posterior."""
+
+    prior: Annotated[
+        str | None,
+        Option(
+            None,
+            optional(word),
+            "Prior of the coefficients, as :meth:`Coreset.fit` takes it; ``\"normal:2\"`` by default.",
+        ),
+    ]
+    intercept_prior: Annotated[str | None, Option(None, optional(word), "The same for the intercept.")]
+    prior_for: Annotated[
+        Mapping[str, str] | None, Option(None, partial(by_name, word), "The same for single coefficients, by name.")
+    ]
+    sampler: Annotated[
+        str, Option("nuts", word, '``"nuts"``, ``"mala"``, ``"mala-plain"`` (the paper\'s) or ``"laplace"``.')
+    ]
+    chains: Annotated[int, Option(4, whole, "Number of chains.")]
+    draws: Annotated[int, Option(1000, whole, "Draws kept per chain.")]
+    warmup: Annotated[int, Option(1000, whole, "Warm-up iterations per chain.")]
+    seed: Annotated[int, Option(0, whole, "Seed of the random numbers; the same seed gives the same bytes.")]
+
+
+class FittedRowsOptions(TypedDict, total=False):
+    """Which rows are fitted: all, or a coreset."""
+
+    whole: Annotated[
+        bool,
+        Option(
+            False,
+            truth,
+            "Fit all rows, however long that takes. By default they are fitted if that takes at most about ten "
+            "seconds on one core per chain.",
+        ),
+    ]
+    size: Annotated[
+        int | None,
+        Option(
+            None,
+            optional(partial(whole, least=1)),
+            "Fit a coreset with this number of rows; by default 1000 or 20 per coefficient, and more if these are too "
+            "few.",
+        ),
+    ]
+    kl: Annotated[
+        float | None,
+        Option(
+            None,
+            optional(real),
+            "Instead of ``size``: as few rows as bring the KL divergence to the full posterior below this, in nats.",
+        ),
+    ]
+    block_rows: Annotated[
+        int | None,
+        Option(
+            None,
+            optional(whole),
+            "Rows per block; by default it depends on the number of columns. The result depends on it.",
+        ),
+    ]
+
+
+class DataFitOptions(
+    ColumnOptions, FittedRowsOptions, DrawOptions, FileOptions, ThreadOptions, MemoryOptions, total=False
+):
+    """The options of :func:`tithe.fit`."""
+
+
 class BuildOptions(
     ColumnOptions, SelectionOptions, BlockOptions, FileOptions, ThreadOptions, MemoryOptions, total=False
 ):

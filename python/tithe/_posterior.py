@@ -16,7 +16,7 @@ from ._arrow import ArrowTable
 from ._data import DataLike, Path, Vector, array_columns, native, reading, streamed
 from ._errors import InputTypeError, SettingError
 from ._extras import needed_for
-from ._options import Option, ReadOptions, checked, real, takes, truth, whole, word
+from ._options import Option, ReadOptions, checked, optional, real, takes, truth, whole, word
 from ._progress import Watcher
 from ._show import count, counted, described, number, table
 
@@ -34,11 +34,24 @@ __all__ = ["Posterior", "Verification", "read_posterior", "verify"]
 _SUMMARY = ["mean", "sd", "q05", "q50", "q95", "mcse_mean", "mcse_sd", "ess_bulk", "ess_tail", "r_hat"]
 
 
-class VerifyOptions(ReadOptions, total=False):
+class CorrectOptions(ReadOptions, total=False):
+    """The options of :meth:`Posterior.corrected`."""
+
+    force: Annotated[bool, Option(False, truth, "Continue even if this is not the data of the posterior.")]
+
+
+class VerifyOptions(CorrectOptions, total=False):
     """The options of :func:`verify`."""
 
-    draws: Annotated[int, Option(400, whole, "Number of draws to evaluate, evenly spaced.")]
-    force: Annotated[bool, Option(False, truth, "Continue even if this is not the data of the posterior.")]
+    draws: Annotated[
+        int | None,
+        Option(
+            None,
+            optional(whole),
+            "Number of draws to evaluate, evenly spaced; by default as many as the verdict needs: 400, or more where "
+            "the importance weights are not reliable yet or the verdict is a close one.",
+        ),
+    ]
 
 
 def read_posterior(path: Path) -> Posterior:
@@ -50,7 +63,7 @@ def read_posterior(path: Path) -> Posterior:
 class Posterior(ArrowTable[_native.Posterior]):
     """Draws of the coefficients on the data's own scale, with their diagnostics.
 
-    Created by :meth:`Coreset.fit` or :func:`read_posterior`.
+    Created by :func:`fit`, :meth:`Coreset.fit` or :func:`read_posterior`.
     """
 
     def __init__(self, native: _native.Posterior, coreset: Coreset | None = None) -> None:
@@ -82,6 +95,16 @@ class Posterior(ArrowTable[_native.Posterior]):
     def findings(self) -> list[str]:
         """Problems with the draws and their remedies; empty if there are none."""
         return list(self._facts["findings"])
+
+    @property
+    def verified(self) -> dict[str, Any] | None:
+        """What a comparison of the draws with all rows found; ``None`` if there was none.
+
+        Its keys are ``verdict``, ``rows``, ``draws``, ``kl``, ``kl_error``, ``largest_mean_error``, ``k_hat``,
+        ``efficiency``, all for the draws as they were drawn, and ``corrected``: whether they were resampled.
+        """
+        found = self._facts["verified"]
+        return None if found is None else dict(found)
 
     @property
     def priors(self) -> dict[str, str]:
@@ -267,6 +290,54 @@ class Posterior(ArrowTable[_native.Posterior]):
         """Check the posterior against the full data: see :func:`verify`."""
         return verify(self, data, y, weight=weight, progress=progress, **options)
 
+    @takes(CorrectOptions)
+    def corrected(
+        self,
+        data: DataLike,
+        y: Vector | None = None,
+        *,
+        weight: Vector | None = None,
+        progress: bool | None = None,
+        **options: Unpack[CorrectOptions],
+    ) -> Posterior:
+        """Check the posterior against the full data, and return it with accurate draws.
+
+        Accurate draws stay as they are. Others are resampled in proportion to their importance weights; if even that
+        does not make them accurate, :attr:`findings` says so. :attr:`verified` has the figures.
+
+        Parameters
+        ----------
+        data, y, weight:
+            As for :func:`verify`.
+        progress:
+            Show a progress bar (needs tqdm); by default on a terminal and in a notebook.
+        **options:
+            The keyword arguments of :class:`CorrectOptions`.
+        """
+        settings = checked("corrected", CorrectOptions, {"force": False, **options})
+        data = streamed(data)
+        ready = self._full_data(data, y, weight)
+        with Watcher(progress) as watcher, reading(data):
+            force = settings.pop("force")
+            return Posterior(_native.corrected(self._native, ready, settings, force, watcher), self._coreset)
+
+    def _full_data(self, data: DataLike, y: Vector | None, weight: Vector | None) -> _native.Data:
+        """The data that the posterior was made from, for the native module."""
+        encoding = self._facts["encoding"]
+        if weight is not None and encoding["weight"] is None:
+            raise SettingError(
+                "weight cannot be used: the coreset was built without weights; remove it here, or build with weight= too"
+            )
+        return native(
+            data,
+            y,
+            weight=weight,
+            label=encoding["label"]["column"],
+            weight_name=encoding["weight"] or "weight",
+            columns=self._array_columns(data) if y is not None else None,
+            used={*self._features(), encoding["label"]["column"], encoding["weight"]},
+        )
+
     def _lines(self) -> list[tuple[str, str]]:
         settings, basis = self._facts["settings"], self._facts["basis"]
         if basis["kind"] == "coreset":
@@ -284,7 +355,16 @@ class Posterior(ArrowTable[_native.Posterior]):
                 f"seed {settings['seed']}",
             ),
             ("diagnostics", f"largest R-hat {number(worst)}, smallest ESS {number(least)}: {verdict}"),
+            *self._verified_line(),
         ]
+
+    def _verified_line(self) -> list[tuple[str, str]]:
+        found = self.verified
+        if found is None:
+            return []
+        verdict = "inaccurate, therefore resampled" if found["corrected"] else str(found["verdict"])
+        figures = f"KL {number(found['kl'])} nats, largest mean error {number(found['largest_mean_error'])} sd"
+        return [("verified", f"verified against all rows: {verdict} ({figures}, {count(found['draws'])} draws)")]
 
     def __repr__(self) -> str:
         return described("tithe.Posterior", self._lines())
@@ -322,6 +402,8 @@ class Verification:
     verdict: str
     #: KL divergence from the posterior that was sampled to that of the full data, in nats.
     kl: float
+    #: The largest error of a coefficient's mean, in posterior standard deviations.
+    max_mean_error: float
     #: Pareto k of the importance weights; below 0.7 they are reliable.
     k_hat: float
     #: Effective independent draws per weighted draw.
@@ -357,7 +439,11 @@ class Verification:
 
     def _lines(self) -> list[tuple[str, str]]:
         return [
-            ("verdict", f"{self.verdict}: KL {number(self.kl)} nats on {count(self.n_rows)} rows"),
+            (
+                "verdict",
+                f"{self.verdict}: KL {number(self.kl)} nats, largest mean error {number(self.max_mean_error)} sd, "
+                f"on {count(self.n_rows)} rows",
+            ),
             (
                 "importance weights",
                 f"Pareto k {number(self.k_hat)}, efficiency {number(100 * self.efficiency)} % "
@@ -414,22 +500,9 @@ def verify(
     >>> tithe.verify(posterior, X, y).verdict
     'indistinguishable'
     """
-    encoding = posterior._facts["encoding"]
-    if weight is not None and encoding["weight"] is None:
-        raise SettingError(
-            "weight cannot be used: the coreset was built without weights; remove it here, or build with weight= too"
-        )
     data = streamed(data)
-    ready = native(
-        data,
-        y,
-        weight=weight,
-        label=encoding["label"]["column"],
-        weight_name=encoding["weight"] or "weight",
-        columns=posterior._array_columns(data) if y is not None else None,
-        used={*posterior._features(), encoding["label"]["column"], encoding["weight"]},
-    )
-    settings = checked("verify", VerifyOptions, {"draws": 400, "force": False, **options})
+    ready = posterior._full_data(data, y, weight)
+    settings = checked("verify", VerifyOptions, {"draws": None, "force": False, **options})
     with Watcher(progress) as watcher, reading(data):
         draws, force = settings.pop("draws"), settings.pop("force")
         found = _native.verify(posterior._native, ready, settings, draws, force, watcher)
@@ -445,6 +518,7 @@ def verification(
     return Verification(
         verdict=facts["verdict"],
         kl=facts["kl"],
+        max_mean_error=facts["max_mean_error"],
         k_hat=float("inf") if facts["k_hat"] is None else facts["k_hat"],
         efficiency=facts["efficiency"],
         n_rows=facts["rows"],

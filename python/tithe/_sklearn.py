@@ -185,8 +185,6 @@ class _Fitted:
                 progress=False,
                 **settings,
             )
-        if warning := too_small(core):
-            warnings.warn(warning, TitheWarning, stacklevel=3)
         return core, rows
 
     def _input(self, X: Any, y: Any = None, *, reset: bool = True) -> Any:
@@ -218,7 +216,7 @@ class _Fitted:
 
 
 class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
-    """Bayesian logistic regression for two classes, fitted to a coreset of the data.
+    """Bayesian logistic regression for two classes, fitted to a coreset of the data and verified against all rows.
 
     Parameters
     ----------
@@ -249,6 +247,8 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
     coreset_ : Coreset
         If the data has at most ``size`` rows: all of them, equal rows merged, in a fixed order.
     posterior_ : Posterior
+        Its draws are compared with all rows in :meth:`fit`, and resampled if they are inaccurate
+        (:attr:`tithe.Posterior.verified`); not so after :meth:`partial_fit`, when the rows are gone.
 
     After :meth:`partial_fit`, sampling happens when one of these, or a prediction, is next needed.
 
@@ -297,17 +297,26 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
         self.warmup = warmup
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LogisticRegression:
-        """Build a coreset and draw from its posterior."""
+        """Build a coreset, draw from its posterior, compare the draws with all rows and correct them if needed."""
         X, y = self._input(X, y)
         sample_weight = self._weighted(y, sample_weight)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if self.kl is None and X.shape[0] <= whole("size", self.size, least=1) and not _has_text(X):
             X, y, sample_weight = _merged(X, y, sample_weight)
-        core, _ = self._coreset(X, y, sample_weight, seed)
+        core, rows = self._coreset(X, y, sample_weight, seed)
         self._seed = seed
+        posterior = self._posterior_of(core)
+        if core.certificate is None or core.certificate.verdict != "exact":
+            codes = np.searchsorted(self.classes_, y)
+            kept = (X, codes) if len(rows) == len(codes) else (_safe_indexing(X, rows), codes[rows])
+            weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)[rows]
+            posterior = posterior.corrected(*kept, weight=weights, threads=_threads(self.n_jobs), progress=False)
+            # The methods for comparison are never accurate.
+            if self.method == "calibrated" and posterior.verified and posterior.verified["verdict"] == "too-far":
+                warnings.warn(posterior.findings[-1], TitheWarning, stacklevel=2)
         self._base: Coreset | None = core
         self._stream: Stream | None = None
-        self._drawn: tuple[Coreset, Posterior] | None = core, self._posterior_of(core)
+        self._drawn: tuple[Coreset, Posterior] | None = core, posterior
         return self
 
     def _weighted(self, y: Any, sample_weight: Any) -> Any:
@@ -514,6 +523,8 @@ class CoresetSampler(_Fitted, BaseEstimator):
         X, y = self._input(X, y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.coreset_, rows = self._coreset(X, y, sample_weight, seed)
+        if warning := too_small(self.coreset_):
+            warnings.warn(warning, TitheWarning, stacklevel=2)
         self.rows_ = rows[self.coreset_.rows]
         self.weights_ = self.coreset_.weights
         return self

@@ -143,7 +143,7 @@ def verify(
     data: SparkData,
     *,
     label: str | None = None,
-    draws: int = 400,
+    draws: int | None = None,
     force: bool = False,
     progress: bool | None = None,
 ) -> Verification:
@@ -157,8 +157,9 @@ def verify(
     table = _Table(data, persist=False)
     names = _native.columns_to_verify(posterior._native, table.columns, {})
     with Watcher(progress) as watcher, table.reader(names, {}) as run:
+        chosen = None if draws is None else whole("draws", draws)
         found = _native.verify_elsewhere(
-            posterior._native, table.columns, {}, whole("draws", draws), truth("force", force), run, watcher
+            posterior._native, table.columns, {}, chosen, truth("force", force), run, watcher
         )
     return verification(posterior, *found)
 

@@ -83,7 +83,7 @@ pub struct DataArgs {
 }
 
 /// How files are read.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ReadingArgs {
     /// Format of the input: parquet, csv, tsv, ndjson, libsvm, arrow or arrow-stream [default: detected from the
     /// content].

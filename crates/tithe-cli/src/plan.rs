@@ -14,8 +14,7 @@ use tithe::data::table::Table;
 use tithe::encoding::full_data::open_as;
 use tithe::encoding::{Encoding, Standardize, Unseen};
 use tithe::engine::{EngineSettings, Missing};
-use tithe::options::{BuildOptions, ColumnOptions, FitOptions, ReadOptions, StreamOptions};
-use tithe::results::fit::FitSettings;
+use tithe::options::{BuildOptions, ColumnOptions, DataFitOptions, FitOptions, ReadOptions, StreamOptions};
 use tithe::results::predict::Incomplete;
 use tithe::stream::StreamSettings;
 
@@ -224,9 +223,9 @@ fn choice(args: &ChoiceArgs) -> Result<BuildOptions> {
     })
 }
 
-/// Settings of a fit.
-pub fn fit(args: &FitArgs) -> Result<FitSettings> {
-    let options = FitOptions {
+/// How to fit: a coreset uses only [`DataFitOptions::fit`].
+pub fn fit(args: &FitArgs) -> DataFitOptions {
+    let fit = FitOptions {
         sampler: Some(args.sampler),
         priors: args.priors.choice(),
         chains: Some(args.chains),
@@ -235,7 +234,7 @@ pub fn fit(args: &FitArgs) -> Result<FitSettings> {
         seed: args.seed,
         threads: args.engine.threads,
     };
-    options.settings()
+    DataFitOptions { fit, whole: args.whole, size: args.size, kl: args.kl, keep: args.keep.is_some() }
 }
 
 /// Coefficients by name from a file: a JSON object, or lines of `coefficient,value` (a first line

@@ -372,6 +372,102 @@ fn an_unnecessary_coreset_is_reported() {
 }
 
 #[test]
+fn data_is_fitted_through_a_coreset_in_one_command() {
+    let scratch = Scratch::with_csv(Mixed::new(3000).csv());
+    let text = scratch.succeed(
+        "fit data.csv --label y --size 300 --keep core.parquet -o post.parquet --chains 2 --draws 300",
+    );
+    let lines: Vec<&str> = text.lines().collect();
+    let start =
+        |word: &str| lines.iter().find(|line| line.starts_with(word)).unwrap_or_else(|| panic!("{text}"));
+    assert!(start("coreset: ").contains("weighted rows represent 3,000 rows; "), "{text}");
+    assert!(start("draws: ").starts_with("draws: 2 chains of 300 draws (nuts); "), "{text}");
+    let verified = start("verified against all rows: ");
+    assert!(verified.contains("indistinguishable, used as they are; KL "), "{text}");
+    // The coreset is the one that `build` writes, and its draws are those of `fit`.
+    scratch.succeed("build data.csv --label y --size 300 -o other.parquet");
+    assert!(scratch.read("core.parquet") == scratch.read("other.parquet"));
+    scratch.succeed("fit core.parquet --chains 2 --draws 300 -o plain.parquet");
+    let [one, other] = ["post.parquet", "plain.parquet"].map(|name| read_core(&scratch.path(name)));
+    assert_eq!(one.batch, other.batch);
+    assert_eq!(one.story["verified"]["rows"], 3000);
+    assert_eq!(other.story["verified"], Value::Null);
+
+    // A coreset can be verified as well.
+    let line = "fit core.parquet --chains 2 --draws 300 --verify data.csv -o third.parquet";
+    assert!(scratch.succeed(line).contains("verified against all rows: indistinguishable"));
+    assert!(scratch.read("third.parquet") == scratch.read("post.parquet"));
+    let inspected = scratch.succeed("inspect post.parquet");
+    assert!(inspected.contains("  verified              against all rows: indistinguishable"), "{inspected}");
+    assert!(scratch.succeed("inspect plain.parquet").contains("  verified              no\n"));
+    scratch.succeed("report post.parquet -o report.html");
+    let html = String::from_utf8(scratch.read("report.html")).expect("text");
+    assert!(html.contains("Verified against all rows: indistinguishable"), "{html}");
+
+    let record = fit(&scratch, "data.csv --label y --kl 0.01 --chains 2 --draws 300");
+    assert!(number_at(&record["coreset"]["certificate"]["kl"]) <= 0.01, "{record}");
+    assert_eq!(record["verified"]["verdict"], "indistinguishable");
+}
+
+#[track_caller]
+fn number_at(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
+}
+
+#[test]
+fn inaccurate_draws_are_corrected_in_one_command() {
+    let scratch = Scratch::with_csv(Mixed::new(3000).csv());
+    let text = scratch.succeed("fit data.csv --label y --size 12 -o post.parquet");
+    assert!(
+        text.contains("verified against all rows: inaccurate, therefore resampled (efficiency "),
+        "{text}"
+    );
+    assert!(scratch.succeed("inspect post.parquet").contains("therefore resampled"));
+    // The corrected draws are used by other commands, and need no other correction.
+    let found: Value = serde_json::from_str(&scratch.succeed("verify post.parquet --data data.csv --json"))
+        .expect("a record");
+    assert!(number_at(&found["kl"]) < 1e-12 && number_at(&found["max_mean_error"]) < 1e-6, "{found}");
+    scratch.succeed("fit data.csv --label y --size 12 -o post --format stan-csv");
+    assert!(["post_1.csv", "post_4.csv"].iter().all(|name| scratch.path(name).exists()));
+}
+
+#[test]
+fn all_rows_are_fitted_where_that_is_quick_or_asked_for() {
+    let scratch = with_core();
+    let line = "fit data.csv --label y --chains 2 --draws 300";
+    for (flags, name) in [("", "a.parquet"), ("--whole", "b.parquet")] {
+        let text = scratch.succeed(&format!("{line} {flags} -o {name}"));
+        assert!(text.contains("all 400 rows; 2 chains") && !text.contains("verified"), "{text}");
+    }
+    assert!(scratch.read("a.parquet") == scratch.read("b.parquet"));
+    assert!(scratch.succeed("inspect a.parquet").contains("  verified              fitted to all rows\n"));
+    for flag in ["--size 60", "--kl 0.1", "--keep c.parquet"] {
+        let refused = scratch.run(&format!("{line} --whole {flag}"));
+        assert!(refused.code == Some(2) && refused.err.contains("cannot be used with"), "{refused:?}");
+        let refused = scratch.run(&format!("fit core.parquet {flag}"));
+        let name = flag.split(' ').next().expect("a flag");
+        let message =
+            format!("error: {name} has an effect only on data, and this is a coreset\n  help: omit {name}");
+        assert!(refused.code == Some(2) && refused.err.starts_with(&message), "{refused:?}");
+    }
+    let refused = scratch.run("fit core.parquet --whole");
+    assert!(
+        refused.code == Some(2) && refused.err.contains("--whole has an effect only on data"),
+        "{refused:?}"
+    );
+    let refused = scratch.run(&format!("{line} --verify data.csv"));
+    assert!(
+        refused.code == Some(2) && refused.err.contains("--verify has an effect only on a coreset"),
+        "{refused:?}"
+    );
+    let refused = scratch.run(&format!("{line} --keep data.csv"));
+    assert!(refused.code == Some(1) && refused.err.contains("is both input and output"), "{refused:?}");
+    assert!(scratch.run(&format!("{line} --size 0")).code == Some(2));
+    let refused = scratch.run("fit core.parquet --verify core.parquet");
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+}
+
+#[test]
 fn a_column_named_like_a_statistic_keeps_its_name() {
     let mut text = "lp,energy,y\n".to_string();
     (0..60).for_each(|row| text += &format!("{},{},{}\n", row % 7, row % 5, u8::from(row % 3 == 0)));

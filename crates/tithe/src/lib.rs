@@ -127,6 +127,7 @@ pub use mcmc::findings::{Finding, Trouble};
 pub use mcmc::{Sampler, Settings as DrawSettings};
 pub use model::{Prior, PriorChoice};
 pub use results::fit::{Fit, FitSettings};
+pub use results::judgement::{Judgement, VerificationFacts};
 pub use results::predict::{Incomplete, PredictSettings, Prediction};
-pub use results::verify::{Figures, Judgement, Verification, VerifySettings};
+pub use results::verify::{Figures, Verification, VerifySettings};
 pub use stream::{Stream, StreamSettings};

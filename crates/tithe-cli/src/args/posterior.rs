@@ -65,6 +65,27 @@ pub struct FitArgs {
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
+    /// Data: fit all rows, however long that takes [default: all rows if that takes at most about ten seconds on one core
+    /// per chain, or else a coreset, whose draws are verified against all rows and corrected].
+    #[arg(long)]
+    pub whole: bool,
+
+    /// Data: fit a coreset with this number of rows [default: 1000 or 20 per coefficient, and more if these are too few].
+    #[arg(long, value_name = "M", conflicts_with = "whole", allow_negative_numbers = true)]
+    pub size: Option<usize>,
+
+    /// Data: fit a coreset with as few rows as needed for this KL divergence to the full data's posterior.
+    #[arg(long, value_name = "NATS", conflicts_with_all = ["whole", "size"], allow_negative_numbers = true)]
+    pub kl: Option<f64>,
+
+    /// Data: fit a coreset, and write it to this file.
+    #[arg(long, value_name = "FILE", conflicts_with = "whole")]
+    pub keep: Option<PathBuf>,
+
+    /// Coreset: verify the draws against the data that the coreset was built from, and correct them if needed.
+    #[arg(long, value_name = "DATA", num_args = 1..)]
+    pub verify: Vec<String>,
+
     /// Format of the posterior file.
     #[arg(id = "posterior_format", long = "format", value_name = "FORMAT", value_enum, default_value_t = PosteriorFormat::Parquet)]
     pub posterior_format: PosteriorFormat,

@@ -17,9 +17,10 @@ pub struct VerifyArgs {
     #[command(flatten)]
     pub data: DataArgs,
 
-    /// Number of draws to check, evenly spaced.
-    #[arg(long, value_name = "S", default_value_t = 400)]
-    pub draws: usize,
+    /// Number of draws to check, evenly spaced [default: as many as the verdict needs: 400, or more where the importance
+    /// weights are not reliable yet or the verdict is a close one].
+    #[arg(long, value_name = "S")]
+    pub draws: Option<usize>,
 
     /// Write the checked draws to this file, with a column `weight` of importance weights.
     #[arg(long, value_name = "FILE")]

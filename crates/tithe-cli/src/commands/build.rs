@@ -6,7 +6,7 @@ use tithe::coreset::build::{Built, build_on};
 use tithe::coreset::file::write_coreset;
 use tithe::data::table::Table;
 use tithe::engine::LocalEngine;
-use tithe::results::fit::SHORT_FIT;
+use tithe::results::fit::{FitSettings, SHORT_FIT};
 
 use crate::args::BuildArgs;
 use crate::commands::{certificate, create_parquet, fail_if_strict, full_fit_seconds, no_coreset_needed};
@@ -38,7 +38,7 @@ pub fn run(args: &BuildArgs) -> Result<()> {
     let built = build_on(&engine, &settings)?;
     write_coreset(&built.coreset, output)?;
 
-    let full_fit = full_fit_seconds(&built.coreset, args.engine.threads)?;
+    let full_fit = full_fit_seconds(&built.coreset, &FitSettings::default());
     if args.show.json {
         show::print(&format!("{}\n", record(args, &built, full_fit)));
     } else {

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use tithe::coreset::calibration::certificate::{ByDraws, Certificate, Evidence, Guard, Verdict};
 use tithe::coreset::{CalibrationFacts, Composition, Coreset, Method, Movement, Provenance};
+use tithe::results::judgement::{Judgement, VerificationFacts};
 
 use crate::show::{counted, number, printable, range};
 
@@ -196,6 +197,24 @@ fn composition(provenance: &Provenance) -> String {
     };
     text += "    `tithe certify` and `tithe verify` compare with the data itself\n";
     text
+}
+
+/// What a comparison of draws with all rows found, and what was done about it, in one line.
+pub fn verified(found: &VerificationFacts) -> String {
+    let verdict = match found.verdict {
+        _ if found.corrected => {
+            format!("inaccurate, therefore resampled (efficiency {:.0} %)", 100.0 * found.efficiency)
+        }
+        Judgement::Indistinguishable => "indistinguishable, used as they are".to_string(),
+        Judgement::Good => "good, used as they are".to_string(),
+        _ => "too inaccurate to be corrected".to_string(),
+    };
+    format!(
+        "{verdict}; KL {} nats, largest error of a posterior mean {} sd ({})",
+        number(found.kl),
+        number(found.largest_mean_error),
+        counted(found.draws as u64, "draw"),
+    )
 }
 
 /// A certificate of a coreset built by `method`, against the full data, as text.

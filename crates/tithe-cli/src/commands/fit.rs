@@ -5,60 +5,63 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use tithe::base::error::{Error, ErrorKind, Remedy, Result, Setting};
-use tithe::coreset::file::read_coreset;
+use tithe::coreset::file::{read_coreset, write_coreset};
 use tithe::data::sink::{Output, find_metadata};
 use tithe::data::table::Table;
 use tithe::engine::LocalEngine;
 use tithe::mcmc::Sampler;
 use tithe::model::Prior;
+use tithe::options::DataFitOptions;
 use tithe::results::file::{prior_scale, write_posterior};
-use tithe::results::fit::{Basis, Fit, SHORT_FIT, fit_coreset, fit_data};
+use tithe::results::fit::{Basis, Fit, SHORT_FIT, fit_coreset};
+use tithe::results::one_step::{ByCoreset, FittedRows, OneStep, fit_in_one_step, verify_and_correct};
 use tithe::results::write_stan_csv;
 
-use crate::args::{FitArgs, PosteriorFormat};
+use crate::args::{DataArgs, FitArgs, PosteriorFormat};
 use crate::commands::{
     certificate, coefficients, create_output, create_parquet, fail_if_strict, full_fit_seconds,
-    no_coreset_needed, rows_fitted,
+    no_coreset_needed, problems, rows_fitted,
 };
 use crate::plan;
-use crate::show::{self, Watcher, counted, number, represented};
-use crate::words::CommandLine;
+use crate::show::{self, Watcher, count, counted, number, represented};
 
-/// Seconds taken by this fit, and by a fit of all rows (estimated if a coreset was fitted; `None` if the coreset is exact
-/// or there is no estimate for the sampler).
-struct Timing {
+/// What a fit took, and the coreset that was built for it.
+struct Course {
     seconds: f64,
+    /// Seconds of a fit of all rows, estimated if a coreset was fitted; `None` if the coreset is exact.
     full_fit: Option<f64>,
+    by_coreset: Option<ByCoreset>,
 }
 
 /// Fits and writes the draws.
 pub fn run(args: &FitArgs) -> Result<()> {
-    let settings = plan::fit(args)?;
+    let options = plan::fit(args);
+    let input = coreset_file(args)?;
+    let kept = match (&input, &args.keep) {
+        (None, Some(path)) => Some(create_parquet(path)?),
+        _ => None,
+    };
     let outputs = outputs(args)?;
     let watcher = Watcher::new(args.show.quiet);
     let start = Instant::now();
-    let (fit, timing) = match coreset_file(args)? {
+    let (fit, by_coreset, full_fit) = match input {
         Some(path) => {
-            refuse_column_flags(args)?;
-            if let Some(output) = &args.output {
-                plan::refuse_overwriting(std::slice::from_ref(&path), output)?;
-            }
-            let coreset = read_coreset(&path)?;
-            let fit = fit_coreset(&coreset, &settings, &watcher)?;
-            let seconds = start.elapsed().as_secs_f64();
-            // The estimate holds for NUTS only.
-            let full_fit = match fit.sampler {
-                Sampler::Nuts => full_fit_seconds(&coreset, args.engine.threads)?,
-                _ => None,
-            };
-            (fit, Timing { seconds, full_fit })
+            let (fit, full_fit) = fit_file(args, &path, &options, &watcher)?;
+            (fit, None, full_fit)
         }
         None => {
-            let fit = fit_all(args, &settings, &watcher)?;
-            let seconds = start.elapsed().as_secs_f64();
-            (fit, Timing { seconds, full_fit: Some(seconds) })
+            let OneStep { fit, by_coreset } = fit_rows(args, &options, &watcher)?;
+            let full_fit = match &by_coreset {
+                Some(found) => Some(found.whole_seconds).filter(|_| !found.built.coreset.provenance.exact),
+                None => Some(start.elapsed().as_secs_f64()),
+            };
+            (fit, by_coreset, full_fit)
         }
     };
+    let course = Course { seconds: start.elapsed().as_secs_f64(), full_fit, by_coreset };
+    if let (Some(output), Some(found)) = (kept, &course.by_coreset) {
+        write_coreset(&found.built.coreset, output)?;
+    }
     match args.posterior_format {
         PosteriorFormat::Parquet => {
             for output in outputs {
@@ -68,20 +71,45 @@ pub fn run(args: &FitArgs) -> Result<()> {
         PosteriorFormat::StanCsv => write_stan_csv(&fit, outputs)?,
     }
     if args.show.json {
-        show::print(&format!("{}\n", record(args, &fit, &timing)));
+        show::print(&format!("{}\n", record(args, &fit, &course)));
     } else {
-        show::print(&table(args, &fit, &timing));
+        show::print(&table(args, &fit, &course));
     }
-    let too_small = match &fit.basis {
-        Basis::Coreset { provenance, .. } => certificate::too_small(provenance),
-        Basis::Data { .. } => None,
-    };
-    let findings = fit.findings.iter().map(|finding| finding.message(&CommandLine));
-    let warnings: Vec<String> = too_small.into_iter().chain(findings).collect();
+    let warnings = problems(&fit);
     for warning in &warnings {
         show::message(&format!("warning: {warning}"));
     }
     fail_if_strict(args.strict, warnings.len())
+}
+
+/// Fits a coreset's file, and verifies the draws if data is given. Also returns the estimated seconds of a fit of all rows.
+fn fit_file(
+    args: &FitArgs,
+    path: &Path,
+    options: &DataFitOptions,
+    watcher: &Watcher,
+) -> Result<(Fit, Option<f64>)> {
+    refuse_data_flags(args, options)?;
+    let settings = options.fit.settings()?;
+    if let Some(output) = &args.output {
+        plan::refuse_overwriting(std::slice::from_ref(&path.to_path_buf()), output)?;
+    }
+    let coreset = read_coreset(path)?;
+    // The estimate holds for NUTS only.
+    let full_fit = match settings.sampler {
+        Sampler::Nuts => full_fit_seconds(&coreset, &settings),
+        _ => None,
+    };
+    if args.verify.is_empty() {
+        return Ok((fit_coreset(&coreset, &settings, watcher)?, full_fit));
+    }
+    let memory = plan::memory(&args.engine);
+    let data = DataArgs { data: args.verify.clone(), reading: args.data.reading.clone() };
+    let table = plan::open_full_data(&data, &coreset.encoding, memory, args.output.as_deref(), [])?;
+    let missing = coreset.provenance.missing;
+    let engine = LocalEngine::new(table, &plan::engine(&args.engine, missing), watcher)?;
+    let fit = fit_coreset(&coreset, &settings, watcher)?;
+    Ok((verify_and_correct(&engine, fit, false)?.0, full_fit))
 }
 
 /// The path of the input if it is a coreset, `None` if it is data. Other files written by Tithe are rejected.
@@ -106,23 +134,36 @@ fn coreset_file(args: &FitArgs) -> Result<Option<PathBuf>> {
     Ok(find_metadata(path)?.map(|_| path.to_path_buf()))
 }
 
-/// Rejects flags that choose columns: those of a coreset are fixed.
-fn refuse_column_flags(args: &FitArgs) -> Result<()> {
-    match args.columns.encoding_settings().first() {
-        Some(setting) => Err(Error::setting(
+/// Rejects flags that say how data is read, encoded and reduced: a coreset was built already.
+fn refuse_data_flags(args: &FitArgs, options: &DataFitOptions) -> Result<()> {
+    if let Some(setting) = args.columns.encoding_settings().first() {
+        return Err(Error::setting(
             *setting,
             "cannot be used with a coreset, whose columns were chosen by `tithe build`",
-        )),
+        ));
+    }
+    match options.wants_coreset().or(options.whole.then_some(Setting::Whole)) {
+        Some(setting) => Err(Error::setting(setting, "has an effect only on data, and this is a coreset")
+            .with_help(Remedy::Omit(setting))),
         None => Ok(()),
     }
 }
 
-/// Fits all rows of the data.
-fn fit_all(args: &FitArgs, settings: &tithe::results::fit::FitSettings, watcher: &Watcher) -> Result<Fit> {
+/// Fits data: all rows, or a coreset.
+fn fit_rows(args: &FitArgs, options: &DataFitOptions, watcher: &Watcher) -> Result<OneStep> {
+    if !args.verify.is_empty() {
+        let what = "has an effect only on a coreset: the draws of data are verified against that data";
+        return Err(Error::setting(Setting::Verify, what).with_help(Remedy::Omit(Setting::Verify)));
+    }
     let columns = plan::columns(&args.columns, None)?;
     let missing = columns.missing();
     let memory = plan::memory(&args.engine);
+    // Half of the memory is for the encoded points, half for the decoded rows.
+    let settings = options.settings(&columns, memory / 2)?;
     let source = plan::open_data(&args.data, &columns, memory, args.output.as_deref())?;
+    if let Some(path) = &args.keep {
+        plan::refuse_overwriting(&source.files(), path)?;
+    }
     if columns.label.is_none() && !source.is_sparse() {
         let names: Vec<&str> = source.fields().iter().take(20).map(|field| field.name.as_str()).collect();
         let what = format!(
@@ -137,13 +178,11 @@ fn fit_all(args: &FitArgs, settings: &tithe::results::fit::FitSettings, watcher:
     }
     let roles = columns.roles(&*source)?;
     let mut engine = plan::engine(&args.engine, missing);
-    // Half of the memory is for the encoded points, half for the decoded rows.
-    let points = memory / 2;
-    if settings.sampler != Sampler::Laplace {
-        engine.memory = memory - points;
+    if settings.rows == FittedRows::All && settings.fit.sampler != Sampler::Laplace {
+        engine.memory = memory - memory / 2;
     }
     let engine = LocalEngine::new(Table::new(source, &roles)?, &engine, watcher)?;
-    fit_data(&engine, &columns.encoding()?, settings, points)
+    fit_in_one_step(&engine, &settings)
 }
 
 /// The files to write: one, or one per chain.
@@ -170,7 +209,7 @@ fn chain_files(path: &Path, chains: usize) -> Vec<PathBuf> {
 }
 
 /// The result as JSON.
-fn record(args: &FitArgs, fit: &Fit, timing: &Timing) -> Value {
+fn record(args: &FitArgs, fit: &Fit, course: &Course) -> Value {
     json!({
         "output": args.output.as_deref().map(show::path),
         "sampler": fit.sampler,
@@ -185,13 +224,20 @@ fn record(args: &FitArgs, fit: &Fit, timing: &Timing) -> Value {
         "interval": args.interval,
         "odds_ratios": coefficients::odds_ratios(fit, args.interval),
         "findings": fit.findings,
-        "seconds": timing.seconds,
-        "whole_fit_seconds": timing.full_fit,
+        "verified": fit.verified,
+        "coreset": course.by_coreset.as_ref().map(|found| json!({
+            "output": args.keep.as_deref().map(show::path),
+            "distinct_rows": found.built.coreset.rows.len(),
+            "certificate": certificate::record(&found.built.coreset),
+            "seconds": {"build": found.seconds[0], "draws": found.seconds[1], "verification": found.seconds[2]},
+        })),
+        "seconds": course.seconds,
+        "whole_fit_seconds": course.full_fit,
     })
 }
 
 /// The result as a table.
-fn table(args: &FitArgs, fit: &Fit, timing: &Timing) -> String {
+fn table(args: &FitArgs, fit: &Fit, course: &Course) -> String {
     let mut text = coefficients::table(fit, args.interval);
     let (centers, scales) = fit.encoding.transform();
     let [is_centred, is_scaled] =
@@ -203,27 +249,16 @@ fn table(args: &FitArgs, fit: &Fit, timing: &Timing) -> String {
         (false, false) => "in the units of the data",
     };
     text += &format!("coefficients are in the units of the data; priors ({}) are {scale}\n", priors(fit));
-    text += &match &fit.basis {
-        Basis::Coreset { size, provenance } => format!(
-            "{}; {} of {} ({}); {} s; seed {}\n",
-            represented(*size, provenance.rows),
-            counted(fit.settings.chains as u64, "chain"),
-            counted(fit.settings.draws as u64, "draw"),
-            fit.sampler,
-            number(timing.seconds),
-            fit.settings.seed.0
-        ),
-        Basis::Data { rows, rows_dropped, .. } => format!(
-            "{}; {} of {} ({}); {} s; seed {}\n",
-            rows_fitted(*rows, *rows_dropped),
-            counted(fit.settings.chains as u64, "chain"),
-            counted(fit.settings.draws as u64, "draw"),
-            fit.sampler,
-            number(timing.seconds),
-            fit.settings.seed.0
-        ),
+    text += &match &course.by_coreset {
+        Some(found) => steps(args, fit, found),
+        None => draws(fit, course.seconds),
     };
-    if let Some(seconds) = timing.full_fit.filter(|seconds| *seconds < SHORT_FIT) {
+    if let Some(found) = &fit.verified {
+        let seconds = course.by_coreset.as_ref().map(|found| found.seconds[2]);
+        let seconds = seconds.map_or(String::new(), |seconds| format!("; {} s", number(seconds)));
+        text += &format!("verified against all rows: {}{seconds}\n", certificate::verified(found));
+    }
+    if let Some(seconds) = course.full_fit.filter(|seconds| *seconds < SHORT_FIT) {
         text += &match &fit.basis {
             Basis::Data { rows, .. } => {
                 format!(
@@ -234,6 +269,9 @@ fn table(args: &FitArgs, fit: &Fit, timing: &Timing) -> String {
             }
             Basis::Coreset { provenance, .. } => no_coreset_needed(provenance.rows, seconds),
         };
+    }
+    if let Some(path) = &args.keep {
+        text += &format!("coreset written to {}\n", path.display());
     }
     if let Some(path) = &args.output {
         text += &match args.posterior_format {
@@ -246,6 +284,50 @@ fn table(args: &FitArgs, fit: &Fit, timing: &Timing) -> String {
         };
     }
     text
+}
+
+/// The rows that were fitted and the draws, in one line.
+fn draws(fit: &Fit, seconds: f64) -> String {
+    let rows = match &fit.basis {
+        Basis::Coreset { size, provenance } => represented(*size, provenance.rows),
+        Basis::Data { rows, rows_dropped, .. } => rows_fitted(*rows, *rows_dropped),
+    };
+    format!("{rows}; {}; {} s; seed {}\n", chains(fit), number(seconds), fit.settings.seed.0)
+}
+
+/// The build of the coreset and the draws, in one line each.
+fn steps(args: &FitArgs, fit: &Fit, found: &ByCoreset) -> String {
+    let ByCoreset { built, seconds, whole_seconds, .. } = found;
+    let facts = &built.coreset.provenance;
+    let size = built.coreset.rows.len() as u64;
+    let dropped = match facts.rows_dropped {
+        0 => String::new(),
+        rows => format!(" ({} more dropped because of missing values)", count(rows)),
+    };
+    let why = match facts.exact {
+        true => "exact: the likelihood equals the full data's".to_string(),
+        false => format!("fitting all rows would take about {} s", number(*whole_seconds)),
+    };
+    let size = represented(size, facts.rows);
+    format!(
+        "coreset: {size}{dropped}; {} s ({why})\ndraws: {} of {} ({}); {} s; seed {}\n",
+        number(seconds[0]),
+        counted(args.chains as u64, "chain"),
+        counted(args.draws as u64, "draw"),
+        fit.sampler,
+        number(seconds[1]),
+        fit.settings.seed.0
+    )
+}
+
+/// The draws in short: `4 chains of 1,000 draws (nuts)`.
+fn chains(fit: &Fit) -> String {
+    format!(
+        "{} of {} ({})",
+        counted(fit.settings.chains as u64, "chain"),
+        counted(fit.settings.draws as u64, "draw"),
+        fit.sampler
+    )
 }
 
 /// The priors in short: `normal:2`, or `normal:2, intercept cauchy:10` if some differ.

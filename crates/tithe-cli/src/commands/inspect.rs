@@ -152,6 +152,12 @@ fn describe_posterior(args: &InspectArgs, fit: &Fit) -> String {
         }
         Basis::Data { rows, rows_dropped, .. } => line("fitted to", rows_fitted(*rows, *rows_dropped)),
     }
+    let verified = match &fit.verified {
+        Some(found) => format!("against all rows: {}", certificate::verified(found)),
+        None if matches!(fit.basis, Basis::Data { .. }) => "fitted to all rows".to_string(),
+        None => "no".to_string(),
+    };
+    line("verified", verified);
     let label = &fit.encoding.label;
     line("label", format!("{} (positive: {}, negative: {})", label.column, label.positive, label.negative));
     line("priors", format!("on the {} scale", prior_scale(&fit.encoding)));

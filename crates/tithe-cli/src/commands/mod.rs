@@ -26,9 +26,10 @@ use std::sync::Mutex;
 use tithe::base::error::{ErrorKind, Result};
 use tithe::coreset::Coreset;
 use tithe::data::sink::Output;
-use tithe::results::fit::whole_fit_seconds;
+use tithe::results::fit::{Basis, Fit, FitSettings, whole_fit_seconds};
 
 use crate::show::{count, counted, number};
+use crate::words::CommandLine;
 
 /// Temporary files of unfinished outputs, removed if the program has to exit at once.
 static TEMPORARY_FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -59,11 +60,9 @@ fn create_parquet(path: &Path) -> Result<Output> {
 
 /// Estimated seconds for fitting all rows that a coreset represents; `None` if the coreset is exact, because its fit is
 /// the fit of all rows.
-fn full_fit_seconds(coreset: &Coreset, threads: Option<usize>) -> Result<Option<f64>> {
-    if coreset.provenance.exact {
-        return Ok(None);
-    }
-    whole_fit_seconds(&coreset.points()?, coreset.provenance.rows, threads).map(Some)
+fn full_fit_seconds(coreset: &Coreset, settings: &FitSettings) -> Option<f64> {
+    let facts = &coreset.provenance;
+    (!facts.exact).then(|| whole_fit_seconds(facts.rows, coreset.encoding.dim(), settings))
 }
 
 /// Says that a coreset is not needed, because fitting all rows takes about `seconds`.
@@ -81,6 +80,16 @@ fn rows_fitted(rows: u64, dropped: u64) -> String {
         0 => format!("all {}", counted(rows, "row")),
         _ => format!("{} ({} more dropped because of missing values)", counted(rows, "row"), count(dropped)),
     }
+}
+
+/// Problems with a posterior. What is wrong with a coreset does not matter once its draws were compared with all rows.
+fn problems(fit: &Fit) -> Vec<String> {
+    let too_small = match &fit.basis {
+        Basis::Coreset { provenance, .. } if fit.verified.is_none() => certificate::too_small(provenance),
+        _ => None,
+    };
+    let findings = fit.findings.iter().map(|finding| finding.message(&CommandLine));
+    too_small.into_iter().chain(findings).collect()
 }
 
 /// With --strict, an error if there were warnings.

@@ -11,10 +11,9 @@ use tithe::results::fit::{Basis, Fit};
 use tithe_plot::{Axis, Chart, Color, Curve, Line, Marker, Panel, Point, Scale, escaped};
 
 use crate::args::ReportArgs;
-use crate::commands::{certificate, create_output, rows_fitted};
+use crate::commands::{certificate, create_output, problems, rows_fitted};
 use crate::plan;
 use crate::show::{self, count, counted, number, represented};
-use crate::words::CommandLine;
 
 /// Maximum number of coefficients whose draws are plotted, to limit the length of the page.
 const MAX_PLOTTED: usize = 12;
@@ -89,11 +88,11 @@ fn overview(fit: &Fit) -> String {
             Basis::Data { rows, rows_dropped, .. } => rows_fitted(*rows, *rows_dropped),
         }
     );
-    let mut warnings: Vec<String> =
-        fit.findings.iter().map(|finding| finding.message(&CommandLine)).collect();
-    if let Basis::Coreset { provenance, .. } = &fit.basis {
-        warnings.extend(certificate::too_small(provenance));
+    if let Some(found) = &fit.verified {
+        let _ =
+            writeln!(html, "<p>Verified against all rows: {}.</p>", escaped(&certificate::verified(found)));
     }
+    let warnings = problems(fit);
     if warnings.is_empty() {
         let worst = |value: fn(&CoefficientSummary) -> f64, pick: fn(f64, f64) -> f64| {
             fit.summary.iter().map(value).filter(|value| value.is_finite()).reduce(pick)

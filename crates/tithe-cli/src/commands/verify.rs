@@ -6,10 +6,11 @@ use tithe::base::rng::Seed;
 use tithe::coreset::file::read_coreset;
 use tithe::engine::LocalEngine;
 use tithe::results::epsilon_search::{Worst, largest_relative_error};
-use tithe::results::file::read_posterior;
+use tithe::results::file::{read_posterior, write_posterior};
 use tithe::results::fit::Fit;
-use tithe::results::verify::{Figures, Judgement, Verification, VerifySettings, verify};
-use tithe::results::{write_corrected, write_resampled};
+use tithe::results::judgement::Judgement;
+use tithe::results::verify::{Figures, Verification, VerifySettings, verify};
+use tithe::results::{resampled, write_corrected};
 
 use crate::args::VerifyArgs;
 use crate::commands::create_output;
@@ -46,7 +47,7 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
     };
     if let Some(output) = output {
         match args.resample {
-            true => write_resampled(&fit, &found, Seed(0), output)?,
+            true => write_posterior(&resampled(&fit, &found, Seed(0))?, output)?,
             false => write_corrected(&fit, &found, output)?,
         }
     }
@@ -61,7 +62,8 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
     Ok(())
 }
 
-fn verdict(judgement: Judgement) -> &'static str {
+/// The verdict in words.
+pub fn verdict(judgement: Judgement) -> &'static str {
     match judgement {
         Judgement::Indistinguishable => "indistinguishable from the full data's posterior",
         Judgement::Good => {
@@ -84,7 +86,9 @@ fn record(args: &VerifyArgs, fit: &Fit, found: &Verification, worst: Option<&Wor
         "rows": found.identity.rows,
         "same_data": found.same_data,
         "draws": found.chosen.len(),
-        "kl": found.kl,
+        "kl": found.kl(),
+        "kl_error": found.discrepancy.kl_error,
+        "max_mean_error": found.discrepancy.largest_mean_error(),
         // JSON has no infinity: null means that the tail is too short for a fit.
         "k_hat": found.psis.k_hat,
         "effective_draws": found.psis.effective_draws(),
@@ -119,10 +123,11 @@ fn table_of(args: &VerifyArgs, fit: &Fit, found: &Verification, worst: Option<&W
         text += &format!("{name:<width$} {} | {}\n", figures(drawn), figures(corrected));
     }
     text += &format!(
-        "{}: {}\n  KL to the full data's posterior: {} nats ({} draws, {} rows)\n",
+        "{}: {}\n  largest error of a posterior mean: {} sd\n  KL to the full data's posterior: {} nats ({} draws, {} rows)\n",
         args.posterior.display(),
         verdict(found.judgement),
-        number(found.kl),
+        number(found.discrepancy.largest_mean_error()),
+        number(found.kl()),
         count(found.chosen.len() as u64),
         count(found.identity.rows),
     );

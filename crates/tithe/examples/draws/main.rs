@@ -32,7 +32,7 @@ fn line(name: &str, size: usize) -> Result<()> {
     let fit = fit_coreset(&coreset, &settings(1000, 1), &Silent)?;
     let laplace = FitSettings { sampler: Sampler::Laplace, ..settings(1000, 2) };
     let laplace = fit_data(&engine, &encoding, &laplace, 0)?;
-    let all = VerifySettings { draws: 4000, force: false };
+    let all = VerifySettings { draws: Some(4000), force: false };
     let approximate = verify(&engine, &laplace, &all)?;
     let found = verify(&engine, &fit, &all)?;
     let truth = fit_data(&engine, &encoding, &settings(2500, 3), 8 << 30)?;
@@ -52,10 +52,10 @@ fn line(name: &str, size: usize) -> Result<()> {
     let within = scores.iter().filter(|score| **score < 1.96).count();
     println!(
         "| {name} | {size} | {:.1e} | {:.2} | {:.1} % | {:.1e} | {within} of {} | {:.2} |",
-        found.kl,
+        found.kl(),
         found.psis.k_hat,
         100.0 * found.efficiency(),
-        approximate.kl,
+        approximate.kl(),
         scores.len(),
         scores[scores.len() - 1],
     );

@@ -1,6 +1,6 @@
 //! Certificates against the truth: builds against NUTS on all rows, merges and streams against all rows at draws.
 //!
-//! `cargo run --release -p tithe --example trust [-- builds|merges|streams] [--seeds N]`
+//! `cargo run --release -p tithe --example trust [-- builds|merges|streams|priors] [--seeds N]`
 
 mod data;
 
@@ -20,9 +20,11 @@ use tithe::data::table::{Roles, Table};
 use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
 use tithe::mcmc::Settings;
+use tithe::mcmc::findings::Trouble;
 use tithe::mode::values::log_likelihoods;
-use tithe::model::likelihood;
+use tithe::model::{PriorChoice, likelihood};
 use tithe::results::fit::{Fit, FitSettings, fit_coreset, fit_data};
+use tithe::results::one_step::verify_and_correct;
 use tithe::stream::tree::{ReferencePoint, Rows, Tree, TreeSettings};
 
 use data::Named;
@@ -44,9 +46,9 @@ struct Truth {
 }
 
 impl Truth {
-    fn of(engine: &LocalEngine<'_>) -> Result<Truth> {
+    fn of(engine: &LocalEngine<'_>, priors: Option<PriorChoice>) -> Result<Truth> {
         let draws = Settings { draws: 2500, warmup: 500, ..FitSettings::default().draws };
-        let settings = FitSettings { draws, ..FitSettings::default() };
+        let settings = FitSettings { draws, priors, ..FitSettings::default() };
         let fit = fit_data(engine, &EncodingSettings::default(), &settings, 8 << 30)?;
         let draws = fit.draws.rows().step_by(20);
         let theta: Vec<Vec<f64>> = draws.map(|beta| fit.encoding.from_user_scale(beta)).collect();
@@ -67,11 +69,16 @@ impl Truth {
     fn mean_error(&self, coreset: &Coreset) -> Result<f64> {
         let draws = Settings { draws: 2500, ..FitSettings::default().draws };
         let fit = fit_coreset(coreset, &FitSettings { draws, ..FitSettings::default() }, &Silent)?;
+        Ok(self.mean_error_of(&fit))
+    }
+
+    /// The same for draws.
+    fn mean_error_of(&self, fit: &Fit) -> f64 {
         let errors = fit.summary.iter().zip(&self.fit.summary).map(|(own, full)| {
             let noise = own.mcse_mean.hypot(full.mcse_mean);
             ((own.mean - full.mean).abs() - 2.0 * noise).max(0.0) / full.sd
         });
-        Ok(errors.fold(0.0, f64::max))
+        errors.fold(0.0, f64::max)
     }
 }
 
@@ -107,7 +114,7 @@ fn builds(seeds: u64) -> Result<()> {
     ];
     for (name, data) in cases {
         let engine = engine_of(data)?;
-        let truth = Truth::of(&engine)?;
+        let truth = Truth::of(&engine, None)?;
         let sizes = [200, 500, 1000, 2000].map(Size::Rows).into_iter().chain([Size::Kl { target: 0.01 }]);
         for size in sizes {
             let mut tally = Tally::default();
@@ -246,12 +253,53 @@ fn streams(seeds: u64) -> Result<()> {
     Ok(())
 }
 
+/// Coresets built for the default priors, fitted with others.
+fn priors(seeds: u64) -> Result<()> {
+    println!(
+        "| data | prior | KL by NUTS on all rows, median and largest | largest mean error, sd | the same after correction | \
+         warned of |"
+    );
+    println!("| --- | --- | ---: | ---: | ---: | ---: |");
+    let cases: [(&str, Named); 3] = [
+        ("rare levels, 20,000 rows", data::rare_levels(20_000, 1)),
+        ("nearly separated, 20,000 rows", data::nearly_separated(20_000, 1)),
+        ("rare events, 60,000 rows", data::rare_events(60_000, 1)),
+    ];
+    for (name, data) in cases {
+        let engine = engine_of(data)?;
+        for prior in
+            ["normal:2", "normal:0.1", "normal:100", "cauchy:2.5", "laplace:1", "spike-slab:0.1:2:0.5"]
+        {
+            let choice = PriorChoice { general: prior.parse()?, ..PriorChoice::default() };
+            let truth = Truth::of(&engine, Some(choice.clone()))?;
+            let (mut kls, mut error, mut corrected_error, mut warned) = (Vec::new(), 0f64, 0f64, 0);
+            for seed in 0..seeds {
+                let settings = BuildSettings { seed: Seed(seed), ..BuildSettings::with_rows(1000) };
+                let coreset = build_on(&engine, &settings)?.coreset;
+                kls.push(truth.kl(&coreset)?);
+                let settings = FitSettings { priors: Some(choice.clone()), ..FitSettings::default() };
+                let fit = fit_coreset(&coreset, &settings, &Silent)?;
+                error = error.max(truth.mean_error_of(&fit));
+                warned += usize::from(fit.findings.iter().any(|found| found.what == Trouble::PriorMovesMode));
+                let (corrected, _) = verify_and_correct(&engine, fit, false)?;
+                corrected_error = corrected_error.max(truth.mean_error_of(&corrected));
+            }
+            println!(
+                "| {name} | `{prior}` | {:.1e}, {:.1e} | {error:.3} | {corrected_error:.3} | {warned} of {seeds} |",
+                median(&mut kls),
+                kls.last().copied().unwrap_or(f64::NAN),
+            );
+        }
+    }
+    Ok(())
+}
+
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let seeds = arguments.iter().position(|word| word == "--seeds").and_then(|at| arguments.get(at + 1));
     let seeds: u64 = seeds.and_then(|count| count.parse().ok()).unwrap_or(8);
     let wants = |word: &str| {
-        let named = ["builds", "merges", "streams"];
+        let named = ["builds", "merges", "streams", "priors"];
         let any = arguments.iter().any(|argument| named.contains(&argument.as_str()));
         !any || arguments.iter().any(|argument| argument == word)
     };
@@ -263,6 +311,9 @@ fn main() -> Result<()> {
     }
     if wants("streams") {
         streams(seeds)?;
+    }
+    if wants("priors") {
+        priors(seeds)?;
     }
     Ok(())
 }

@@ -10,9 +10,9 @@ use crate::data::source::{OpenOptions, Source, find_inputs, open_inputs};
 use crate::data::table::{Roles, Table};
 use crate::encoding::Encoding;
 use crate::encoding::full_data::open_as;
-use crate::encoding::survey::EncodingSettings;
 use crate::engine::{EngineSettings, LocalEngine, Missing};
-use crate::results::fit::{Fit, FitSettings, fit_data};
+use crate::results::fit::{Fit, FitSettings};
+use crate::results::one_step::{FittedRows, OneStepSettings, fit_in_one_step};
 
 /// A labelled table in files: Parquet, CSV, TSV, NDJSON, LIBSVM or Arrow IPC, plain or compressed.
 ///
@@ -91,13 +91,28 @@ impl Data {
         build_on(&engine, settings).map(|built| built.coreset)
     }
 
-    /// Fits all rows, without a coreset: for small data, or to compare with.
+    /// Fits the data, whatever its size: all rows where that takes about ten seconds or less, or else a coreset, whose draws are
+    /// compared with all rows and corrected where that is needed ([`Fit::verified`]).
     ///
     /// # Errors
     /// If the files cannot be read, or a setting does not make sense.
     pub fn fit(&self, settings: &FitSettings) -> Result<Fit> {
+        self.fit_rows(settings, FittedRows::ByTime)
+    }
+
+    /// Fits all rows, however long that takes.
+    ///
+    /// # Errors
+    /// As for [`Data::fit`], and if the rows do not fit into memory.
+    pub fn fit_whole(&self, settings: &FitSettings) -> Result<Fit> {
+        self.fit_rows(settings, FittedRows::All)
+    }
+
+    fn fit_rows(&self, settings: &FitSettings, rows: FittedRows) -> Result<Fit> {
         let engine = LocalEngine::new(self.table()?, &self.engine, &Silent)?;
-        fit_data(&engine, &EncodingSettings::default(), settings, self.engine.memory)
+        let memory = self.engine.memory;
+        let settings = OneStepSettings { fit: settings.clone(), rows, memory, ..OneStepSettings::default() };
+        fit_in_one_step(&engine, &settings).map(|found| found.fit)
     }
 
     /// The table with the columns that the user chose.

@@ -67,6 +67,9 @@ impl fmt::Display for Fit {
                 summary.name, summary.mean, summary.sd, summary.q05, summary.q95, summary.r_hat
             )?;
         }
+        if let Some(found) = &self.verified {
+            writeln!(f, "{found}")?;
+        }
         self.findings.iter().try_for_each(|finding| writeln!(f, "warning: {finding}"))
     }
 }

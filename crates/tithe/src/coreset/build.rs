@@ -63,7 +63,20 @@ pub(crate) fn build_task(engine: &impl Engine, settings: &BuildSettings, task: &
         let mut clock = Clock::start();
         let learnt = survey(engine, &settings.encoding, settings.clusters, settings.seed)?;
         clock.lap("survey");
+        build_surveyed(engine, settings, task, learnt, clock)
+    })
+}
 
+/// Builds a coreset of rows that were surveyed before, with the clusters and the seed of the settings.
+pub(crate) fn build_surveyed(
+    engine: &impl Engine,
+    settings: &BuildSettings,
+    task: &Task<'_>,
+    learnt: Learnt,
+    mut clock: Clock,
+) -> Result<Built> {
+    settings.check()?;
+    engine.install(|| {
         let mut build = Build { engine, settings, learnt: &learnt, clock: &mut clock };
         let mut discarded_residual = false;
         let mut selected = match settings.method {

@@ -153,6 +153,7 @@ const NUMBERS_KEPT: usize = 4;
 const ROW_SHOWN: usize = 8;
 
 /// The result of the survey.
+#[derive(Clone)]
 pub struct Learnt {
     /// The encoding.
     pub encoding: Encoding,

@@ -19,8 +19,8 @@ pub struct Discrepancy {
     pub kl: f64,
     /// The standard error of `kl`: because there are so many draws and, where `e` is an estimate, because of that.
     pub kl_error: f64,
-    /// Pareto's `k̂` of the weights: below 0.7 the weights, and with them the errors below, are reliable. `None` if the weights
-    /// are so even that no tail can be fitted.
+    /// Pareto's `k̂` of the weights: below 0.7 the weights, and with them the errors below, are reliable. `None` if no tail can
+    /// be fitted, because the weights are even or a few of them outnumber all others.
     pub k_hat: Option<f64>,
     /// Effective draws of the other posterior per draw.
     pub efficiency: f64,
@@ -32,6 +32,10 @@ pub struct Discrepancy {
 
 /// Below this `k̂` importance weights are reliable (Vehtari et al. 2024).
 pub(crate) const RELIABLE: f64 = 0.7;
+/// Weights with this efficiency are even enough without a `k̂`. A few weights that outnumber all others have none either.
+const EVEN: f64 = 0.5;
+/// Beyond this KL, in nats, more draws do not make importance weights reliable.
+pub(crate) const HOPELESS: f64 = 2.0;
 
 impl Discrepancy {
     /// The discrepancy at draws with these log-weights (of any sum) and log-ratios; also the smoothed weights that turn the draws
@@ -76,9 +80,14 @@ impl Discrepancy {
             .fold((f64::INFINITY, 0.0), |(low, high), &ratio| (ratio.min(low), ratio.max(high)))
     }
 
-    /// Whether the importance weights are reliable.
+    /// Whether the importance weights are reliable: by `k̂`, or without one by whether they are even.
     pub fn is_reliable(&self) -> bool {
-        self.k_hat.is_none_or(|k| k < RELIABLE)
+        self.k_hat.map_or(self.efficiency > EVEN, |k| k < RELIABLE)
+    }
+
+    /// Whether the importance weights are not reliable, but may be with more draws.
+    pub(crate) fn may_become_reliable(&self) -> bool {
+        !self.is_reliable() && self.kl < HOPELESS
     }
 }
 
@@ -139,6 +148,14 @@ mod tests {
         let (found, _) = Discrepancy::of(&theta, &[0.0; 50], &[7.0; 50]).expect("finite");
         assert!(found.kl < 1e-20 && found.kl_error < 1e-20 && found.k_hat.is_none(), "{found:?}");
         assert!(found.largest_mean_error() < 1e-12 && found.is_reliable());
+    }
+
+    #[test]
+    fn a_few_weights_that_outnumber_all_others_are_not_reliable() {
+        let theta: Vec<Vec<f64>> = (0..50).map(|s| vec![f64::from(s)]).collect();
+        let ratios: Vec<f64> = (0..50).map(|s| -1000.0 * f64::from(s)).collect();
+        let (found, _) = Discrepancy::of(&theta, &[0.0; 50], &ratios).expect("finite");
+        assert!(found.k_hat.is_none() && !found.is_reliable() && !found.may_become_reliable(), "{found:?}");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::engine::Missing;
 use crate::mcmc::{Sampler, Settings};
 use crate::model::PriorChoice;
 use crate::results::fit::FitSettings;
+use crate::results::one_step::{FittedRows, OneStepSettings};
 use crate::results::predict::Incomplete;
 use crate::stream::StreamSettings;
 
@@ -345,6 +346,51 @@ impl FitOptions {
             draws,
             threads: self.threads,
         })
+    }
+}
+
+/// How to fit data of any size in one step.
+#[derive(Clone, Debug, Default)]
+pub struct DataFitOptions {
+    /// How to draw.
+    pub fit: FitOptions,
+    /// Whether to fit all rows, however many there are (default: where that takes at most about ten seconds).
+    pub whole: bool,
+    /// The number of rows of the coreset (default: 1,000 or 20 per coefficient, and more where these are too few).
+    pub size: Option<usize>,
+    /// Instead of a size: the largest KL divergence to the full posterior, in nats.
+    pub kl: Option<f64>,
+    /// Whether the coreset is wanted as well.
+    pub keep: bool,
+}
+
+impl DataFitOptions {
+    /// Whether a coreset is wanted even where all rows are quick to fit.
+    pub fn wants_coreset(&self) -> Option<Setting> {
+        let given = [
+            (Setting::Size, self.size.is_some()),
+            (Setting::Kl, self.kl.is_some()),
+            (Setting::Keep, self.keep),
+        ];
+        given.into_iter().find(|(_, is_given)| *is_given).map(|(setting, _)| setting)
+    }
+
+    /// The checked settings for data whose columns have the roles in `columns`; all rows may use `memory` bytes as points.
+    pub fn settings(&self, columns: &ColumnOptions, memory: u64) -> Result<OneStepSettings> {
+        let rows = match (self.whole, self.wants_coreset()) {
+            (true, Some(setting)) => {
+                return Err(Error::setting(setting, "has no effect where all rows are fitted")
+                    .with_help(Remedy::Omit(setting)));
+            }
+            (true, None) => FittedRows::All,
+            (false, Some(_)) => FittedRows::Coreset,
+            (false, None) => FittedRows::ByTime,
+        };
+        let size = match (self.size, self.kl) {
+            (None, None) => None,
+            (size, kl) => Some(BuildOptions { size, kl, ..BuildOptions::default() }.size()?.check()?),
+        };
+        Ok(OneStepSettings { fit: self.fit.settings()?, size, rows, encoding: columns.encoding()?, memory })
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float64Array, UInt32Array};
 use serde_json::json;
 
-use super::file::{own_name, write_posterior};
+use super::file::own_name;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::rng::{Purpose, Seed, open_unit};
 use crate::data::sink::Output;
@@ -15,7 +15,8 @@ use crate::mcmc::diagnostics::summary;
 use crate::mcmc::draws::{Chain, Draws};
 use crate::mcmc::findings::{Finding, Trouble};
 use crate::results::fit::Fit;
-use crate::results::verify::{Judgement, Verification};
+use crate::results::judgement::Judgement;
+use crate::results::verify::Verification;
 
 pub(super) const CORRECTED: &str = "corrected posterior";
 
@@ -29,7 +30,7 @@ pub fn write_corrected(fit: &Fit, verification: &Verification, mut output: Outpu
         "file": CORRECTED,
         "version": VERSION,
         "weight_column": own("weight"),
-        "kl": verification.kl,
+        "kl": verification.kl(),
         "k_hat": verification.psis.k_hat,
         "efficiency": verification.efficiency(),
         "encoding": fit.encoding,
@@ -56,35 +57,36 @@ pub fn write_corrected(fit: &Fit, verification: &Verification, mut output: Outpu
     output.commit()
 }
 
-/// If the effective draws are a smaller share of all draws, the file of resampled draws has a warning.
+/// If the effective draws are a smaller share of all draws, the resampled draws have a warning.
 const LOW_EFFICIENCY: f64 = 0.5;
 
-/// Resamples as many draws in proportion to their weights and writes them as a posterior of the full data.
+/// The posterior of the full data: as many draws, resampled in proportion to their weights.
 ///
 /// # Errors
-/// If the weights are unreliable, because readers of the file could not see that.
-pub fn write_resampled(fit: &Fit, verification: &Verification, seed: Seed, output: Output) -> Result<()> {
+/// If the weights are unreliable, because users of the draws could not see that.
+pub fn resampled(fit: &Fit, verification: &Verification, seed: Seed) -> Result<Fit> {
     let effective = verification.psis.effective_draws();
     if verification.judgement == Judgement::TooFar {
         return Err(ErrorKind::Numerical {
             what: format!(
                 "the draws are too far from the full data's posterior to be resampled: they have {effective:.0} effective draws"
             ),
-            help: Some(
-                "build a larger coreset; without resampling, the weighted draws are written"
-                    .into(),
-            ),
+            help: Some("build a larger coreset; without resampling, the weighted draws are written".into()),
         }
         .into());
     }
     let picked = resample(&verification.weights(), seed);
     let places: Vec<usize> = picked.iter().map(|&s| verification.chosen[s]).collect();
-    let chain = Chain {
+    // Places ascend, so that draws stay in about the chain that they come from.
+    let chains = if picked.len().is_multiple_of(fit.settings.chains) { fit.settings.chains } else { 1 };
+    let per_chain = picked.len() / chains;
+    let chain = |(picked, places): (&[usize], &[usize])| Chain {
         lp: picked.iter().map(|&s| verification.log_posterior[s]).collect(),
-        ..fit.draws.pick(&places)
+        ..fit.draws.pick(places)
     };
-    let draws = Draws { names: fit.draws.names.clone(), chains: vec![chain] };
-    let settings = Settings { chains: 1, draws: picked.len(), ..fit.settings };
+    let chains = picked.chunks(per_chain).zip(places.chunks(per_chain)).map(chain).collect::<Vec<_>>();
+    let settings = Settings { chains: chains.len(), draws: per_chain, ..fit.settings };
+    let draws = Draws { names: fit.draws.names.clone(), chains };
     let mut findings = fit.findings.clone();
     if effective < LOW_EFFICIENCY * picked.len() as f64 {
         findings.push(Finding {
@@ -95,8 +97,8 @@ pub fn write_resampled(fit: &Fit, verification: &Verification, seed: Seed, outpu
             what_to_do: "build a larger coreset, or draw more".into(),
         });
     }
-    let fit = Fit { summary: summary(&draws), draws, settings, findings, ..fit.clone() };
-    write_posterior(&fit, output)
+    let verified = Some(verification.facts(true));
+    Ok(Fit { summary: summary(&draws), draws, settings, findings, verified, ..fit.clone() })
 }
 
 /// Systematic resampling: as many positions as there are weights, each repeated about in proportion to its weight.

@@ -24,6 +24,7 @@ use crate::mcmc::findings::Finding;
 use crate::mcmc::{Sampler, Settings};
 use crate::model::Priors;
 use crate::results::fit::{Basis, Fit};
+use crate::results::judgement::VerificationFacts;
 
 const POSTERIOR: FileKind =
     FileKind { name: "posterior", made_by: ("make a posterior", Operation::Fit), again: "fit it again" };
@@ -43,6 +44,8 @@ struct Metadata {
     transform: Value,
     basis: Basis,
     findings: Vec<Finding>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    verified: Option<VerificationFacts>,
     /// For other readers of the file; recomputed from the draws when tithe reads it.
     summary: Value,
 }
@@ -124,6 +127,7 @@ fn write_to(fit: &Fit, file: impl Write + Send) -> std::io::Result<()> {
         transform: json!({"coefficients": names, "center": center, "scale": scale}),
         basis: fit.basis.clone(),
         findings: fit.findings.clone(),
+        verified: fit.verified.clone(),
         summary: json!(fit.summary),
     };
     write_table(columns(&fit.draws), &metadata, file)
@@ -208,6 +212,7 @@ pub fn read_posterior_from(input: &Input) -> Result<Fit> {
         settings: metadata.settings,
         basis: metadata.basis,
         findings: metadata.findings,
+        verified: metadata.verified,
     })
 }
 

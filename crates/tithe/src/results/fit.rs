@@ -1,7 +1,6 @@
 //! Fits a model: from weighted rows and priors to posterior draws on the user's scale, with diagnostics.
 
 use std::borrow::Cow;
-use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +8,7 @@ use crate::base::error::{ErrorKind, Help, Operation, Remedy, Result, Setting};
 use crate::base::progress::{Event, Observer};
 use crate::base::rng::Seed;
 use crate::coreset::check::MOST_ROWS;
-use crate::coreset::{CalibrationFacts, Coreset, Provenance};
+use crate::coreset::{Coreset, Provenance};
 use crate::data::block::Block;
 use crate::data::fingerprint::Fingerprint;
 use crate::data::points::Points;
@@ -23,8 +22,9 @@ use crate::mcmc::findings::{Finding, Trouble, findings};
 use crate::mcmc::{self, Sampler};
 use crate::mode::evaluation::least_margin;
 use crate::mode::search::full_mode_from_afar;
-use crate::model::likelihood;
 use crate::model::{Gaussian, LogDensity, Posterior, PriorChoice, Priors};
+use crate::results::judgement::VerificationFacts;
+use crate::results::other_priors::harm_of_priors;
 
 /// How to fit.
 #[derive(Clone, Debug)]
@@ -75,6 +75,8 @@ pub struct Fit {
     pub summary: Vec<CoefficientSummary>,
     /// Problems with the draws; empty if there are none.
     pub findings: Vec<Finding>,
+    /// What a comparison with all rows found; `None` if there was none.
+    pub verified: Option<VerificationFacts>,
 }
 
 /// The rows that a posterior was fitted to.
@@ -162,6 +164,16 @@ pub fn fit_data(
     memory: u64,
 ) -> Result<Fit> {
     let learnt = survey(engine, encoding, 1, settings.draws.seed)?;
+    fit_surveyed(engine, &learnt, settings, memory)
+}
+
+/// Fits all rows of a table that was surveyed before.
+pub(crate) fn fit_surveyed(
+    engine: &impl Engine,
+    learnt: &Learnt,
+    settings: &FitSettings,
+    memory: u64,
+) -> Result<Fit> {
     for warning in &learnt.warnings {
         engine.observer().event(Event::Warning(warning.clone()));
     }
@@ -177,7 +189,7 @@ pub fn fit_data(
     if settings.sampler == Sampler::Laplace {
         return approximate(engine, &learnt.encoding, basis, settings);
     }
-    let points = all_points(engine, &learnt, memory)?;
+    let points = all_points(engine, learnt, memory)?;
     fit_points(&points, &learnt.encoding, basis, settings, engine.observer())
 }
 
@@ -215,7 +227,7 @@ fn fit_points(
     let moved = match &basis {
         // If the other mode cannot be found, there is no finding.
         Basis::Coreset { provenance, .. } => {
-            prior_moves(points, provenance, &priors, &approximation, &names, encoding.intercept)
+            harm_of_priors(points, provenance, &priors, &approximation, &names, encoding.intercept)
                 .unwrap_or_default()
         }
         Basis::Data { .. } => None,
@@ -270,41 +282,6 @@ fn separation() -> Finding {
     }
 }
 
-/// Distance in standard deviations by which a prior may move the mode away from the one that a coreset is calibrated for:
-/// the certificate says nothing about parameters farther away.
-const FAR: f64 = 2.0;
-
-/// A finding if these priors move the mode away from the one that the coreset is calibrated for.
-fn prior_moves(
-    points: &Points,
-    provenance: &Provenance,
-    priors: &Priors,
-    approximation: &Gaussian,
-    names: &[String],
-    has_intercept: bool,
-) -> Result<Option<Finding>> {
-    let Some(CalibrationFacts { priors: choice, .. }) = &provenance.calibration else { return Ok(None) };
-    let certified = choice.priors(names, has_intercept)?;
-    if *priors == certified {
-        return Ok(None);
-    }
-    let certified = Posterior::new(points, &certified)?.laplace()?;
-    let moved =
-        |i: usize| (approximation.mean()[i] - certified.mean()[i]).abs() / certified.covariance(i, i).sqrt();
-    let farthest = (0..names.len()).map(|i| (moved(i), i)).max_by(|a, b| a.0.total_cmp(&b.0));
-    Ok(farthest.filter(|(far, _)| *far > FAR).map(|(far, i)| Finding {
-        what: Trouble::PriorMovesMode,
-        how_much: format!(
-            "the coreset was calibrated for priors {}, and these move the mode {far:.1} standard deviations away for '{}'",
-            choice.general, names[i]
-        ),
-        what_to_do: Help::from([
-            Remedy::using("build it for these priors", Setting::Prior),
-            Remedy::run("check the draws", Operation::Verify),
-        ]),
-    }))
-}
-
 /// Converts draws on the model's scale to a posterior on the user's scale.
 fn finish(
     mut draws: Draws,
@@ -333,6 +310,7 @@ fn finish(
         basis,
         summary,
         findings,
+        verified: None,
     }
 }
 
@@ -412,26 +390,21 @@ impl LogDensity for Expansion<'_> {
     }
 }
 
-/// Gradient evaluations per draw of NUTS for a typical posterior (three to seven, and a few more during warm-up).
-const GRADIENTS_PER_DRAW: f64 = 7.0;
 /// Seconds; if fitting all rows takes less, no coreset is needed.
 pub const SHORT_FIT: f64 = 10.0;
 
-/// Estimates how many seconds a default fit (4 chains of 1,000 warm-up iterations and 1,000 draws) of `rows` rows like
-/// `points` takes with this many threads, from a short measurement of the gradient on this machine.
-pub fn whole_fit_seconds(points: &Points, rows: u64, threads: Option<usize>) -> Result<f64> {
-    let threads = thread_pool(threads)?.current_num_threads().min(4) as f64;
-    let theta = vec![0.1; points.dim()];
-    let (mut gradient, mut scratch) = (vec![0.0; points.dim()], Vec::new());
-    let mut sweep = || {
-        let start = Instant::now();
-        std::hint::black_box(likelihood::value_and_gradient(points, &theta, &mut gradient, &mut scratch));
-        start.elapsed().as_secs_f64()
+/// The estimated seconds of a fit of all rows, with one core per chain. The estimate is the same on every machine, because it
+/// decides whether all rows are fitted, and results must not depend on the machine.
+pub fn whole_fit_seconds(rows: u64, dim: usize, settings: &FitSettings) -> f64 {
+    let mcmc::Settings { draws, warmup, .. } = settings.draws;
+    let gradients = match settings.sampler {
+        // Three to seven gradients per draw for a typical posterior, and a few more during warm-up.
+        Sampler::Nuts => 7.0 * (warmup + draws) as f64,
+        Sampler::Mala { .. } => (warmup + draws) as f64,
+        // Newton steps.
+        Sampler::Laplace => 10.0,
     };
-    sweep();
-    // The minimum of a few sweeps, because other programs may use the machine.
-    let sweep = (0..5).map(|_| sweep()).fold(f64::INFINITY, f64::min);
-    let settings = mcmc::Settings::default();
-    let sweeps = (settings.chains * (settings.warmup + settings.draws)) as f64 * GRADIENTS_PER_DRAW / threads;
-    Ok(sweeps * sweep * rows as f64 / points.len().max(1) as f64)
+    // Nanoseconds of one row's gradient on a core with vectors of four numbers.
+    let row = 10.0 + 0.6 * dim as f64;
+    1e-9 * gradients * rows as f64 * row
 }

@@ -7,11 +7,14 @@ pub mod epsilon_search;
 pub mod export;
 pub mod file;
 pub mod fit;
+pub mod judgement;
 pub mod mmd;
+pub mod one_step;
+mod other_priors;
 pub mod predict;
 pub mod profile;
 mod stan;
 pub mod verify;
 
-pub use corrected::{write_corrected, write_resampled};
+pub use corrected::{resampled, write_corrected};
 pub use stan::write_stan_csv;

@@ -10,43 +10,26 @@ use crate::base::error::{Error, ErrorKind, Remedy, Result, Setting};
 use crate::base::math::exp;
 use crate::encoding::full_data::Identity;
 use crate::engine::Engine;
+use crate::mcmc::discrepancy::Discrepancy;
 use crate::mcmc::psis::Psis;
 use crate::mode::values::log_likelihoods;
-use crate::model::divergence::Threshold;
 use crate::results::fit::Fit;
+use crate::results::judgement::{Judgement, VerificationFacts};
 
-/// Below this `k̂` importance weights are reliable (Vehtari et al. 2024).
-const TRUSTED: f64 = 0.7;
+/// Number of draws that are compared first.
+const FIRST_DRAWS: usize = 400;
+/// Where these do not suffice, this many times as many are compared.
+const GROWTH: usize = 4;
 
 /// How to verify.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct VerifySettings {
-    /// Number of draws that are evaluated, evenly spaced.
-    pub draws: usize,
+    /// Number of draws that are evaluated, evenly spaced; `None` is as many as the verdict needs: 400, or more where the
+    /// weights are not reliable yet or the verdict is within two standard errors of another one.
+    pub draws: Option<usize>,
     /// Continue if the data is not the data that was recorded.
     pub force: bool,
-}
-
-impl Default for VerifySettings {
-    fn default() -> VerifySettings {
-        VerifySettings { draws: 400, force: false }
-    }
-}
-
-/// The verdict on the draws.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[cfg_attr(not(feature = "internals"), non_exhaustive)]
-pub enum Judgement {
-    /// The KL is at most 0.01.
-    Indistinguishable,
-    /// The KL is at most 0.5 and the weights are reliable.
-    Good,
-    /// The draws are inaccurate, but the weights correct them.
-    Correctable,
-    /// The draws are inaccurate, and too few of them are where the full posterior is for the weights to correct them.
-    TooFar,
 }
 
 /// Summary of a coefficient on the user's scale.
@@ -73,8 +56,8 @@ pub struct Verification {
     pub log_ratios: Vec<f64>,
     /// The full data's log-posterior at each of them, unnormalised.
     pub log_posterior: Vec<f64>,
-    /// KL from the sampled posterior to the full data's, in nats: half the variance of the log-ratios.
-    pub kl: f64,
+    /// How far the sampled posterior is from the full data's, for the coefficients on the user's scale.
+    pub discrepancy: Discrepancy,
     #[doc(hidden)]
     /// The importance weights and `k̂`.
     pub psis: Psis,
@@ -92,14 +75,53 @@ pub struct Verification {
 }
 
 impl Verification {
+    /// KL from the sampled posterior to the full data's, in nats: half the variance of the log-ratios.
+    pub fn kl(&self) -> f64 {
+        self.discrepancy.kl
+    }
+
     /// Effective draws per draw.
     pub fn efficiency(&self) -> f64 {
-        self.psis.effective_draws() / self.chosen.len() as f64
+        self.discrepancy.efficiency
     }
 
     /// The importance weights; they sum to 1.
     pub fn weights(&self) -> Vec<f64> {
         self.psis.log_weights.iter().map(|x| exp(*x)).collect()
+    }
+
+    /// What a posterior's record keeps of it; `corrected` says that its draws were resampled.
+    pub(crate) fn facts(&self, corrected: bool) -> VerificationFacts {
+        let Discrepancy { draws, kl, kl_error, k_hat, efficiency, .. } = self.discrepancy;
+        VerificationFacts {
+            verdict: self.judgement,
+            rows: self.identity.rows,
+            draws,
+            kl,
+            kl_error,
+            largest_mean_error: self.discrepancy.largest_mean_error(),
+            k_hat,
+            efficiency,
+            corrected,
+        }
+    }
+
+    /// Whether more draws may change the verdict.
+    fn is_unsure(&self) -> bool {
+        let found = &self.discrepancy;
+        if !found.is_reliable() {
+            return found.may_become_reliable();
+        }
+        // To first order the error of a mean is the covariance of a coefficient with the log-ratio, whose variance is 2 KL.
+        let mean_error_error = (2.0 * found.kl / found.draws as f64).sqrt();
+        let verdict_at = |errors: f64| {
+            Judgement::of(
+                found.kl + errors * found.kl_error,
+                found.largest_mean_error() + errors * mean_error_error,
+                true,
+            )
+        };
+        verdict_at(-2.0) != verdict_at(2.0)
     }
 }
 
@@ -109,7 +131,7 @@ impl Verification {
 /// If the rows are not the recorded ones (unless forced), or their likelihood is not finite.
 pub fn verify(engine: &impl Engine, fit: &Fit, settings: &VerifySettings) -> Result<Verification> {
     let count = fit.draws.len();
-    if settings.draws < 10 {
+    if settings.draws.is_some_and(|draws| draws < 10) {
         return Err(Error::setting(Setting::Draws, "must be at least 10 to estimate a variance"));
     }
     if count < 10 {
@@ -119,7 +141,19 @@ pub fn verify(engine: &impl Engine, fit: &Fit, settings: &VerifySettings) -> Res
         }
         .into());
     }
-    let wanted = settings.draws.min(count);
+    let mut wanted = settings.draws.unwrap_or(FIRST_DRAWS).min(count);
+    loop {
+        let found = verify_at(engine, fit, wanted, settings.force)?;
+        if settings.draws.is_some() || wanted == count || !found.is_unsure() {
+            return Ok(found);
+        }
+        wanted = (GROWTH * wanted).min(count);
+    }
+}
+
+/// The same at this many evenly spaced draws.
+fn verify_at(engine: &impl Engine, fit: &Fit, wanted: usize, force: bool) -> Result<Verification> {
+    let count = fit.draws.len();
     let chosen: Vec<usize> = (0..wanted).map(|s| s * count / wanted).collect();
     let all: Vec<&[f64]> = fit.draws.rows().collect();
     let lp: Vec<f64> = fit.draws.chains.iter().flat_map(|chain| chain.lp.iter().copied()).collect();
@@ -129,42 +163,35 @@ pub fn verify(engine: &impl Engine, fit: &Fit, settings: &VerifySettings) -> Res
     let recorded = Identity { rows: fit.basis.rows(), fingerprint: fit.basis.fingerprint() };
     let recognised = identity.expect(recorded);
     let same_data = recognised.is_ok();
-    if !settings.force {
+    if !force {
         recognised?;
     }
     let log_posterior: Vec<f64> =
         theta.iter().zip(&values).map(|(theta, value)| value + fit.priors.log_density(theta)).collect();
     let log_ratios: Vec<f64> = chosen.iter().zip(&log_posterior).map(|(&s, full)| full - lp[s]).collect();
-    let not_finite = || -> Error {
+    let beta: Vec<Vec<f64>> = chosen.iter().map(|&s| all[s].to_vec()).collect();
+    let found = Discrepancy::of(&beta, &vec![0.0; wanted], &log_ratios);
+    let (discrepancy, psis) = found.ok_or_else(|| -> Error {
         ErrorKind::Numerical {
             what: "the full data's log-likelihood is not finite at some draws".to_string(),
             help: Some("look for missing or extreme values in the data".into()),
         }
         .into()
-    };
-    if log_ratios.iter().any(|ratio| !ratio.is_finite()) {
-        return Err(not_finite());
-    }
-    let psis = Psis::of(&log_ratios).ok_or_else(not_finite)?;
-    let kl = 0.5 * variance(&log_ratios);
+    })?;
     let figures = |weights: &[f64]| -> Vec<Figures> {
         (0..fit.draws.dim())
-            .map(|i| weighted_figures(chosen.iter().map(|&s| all[s][i]).zip(weights.iter().copied())))
+            .map(|i| weighted_figures(beta.iter().map(|beta| beta[i]).zip(weights.iter().copied())))
             .collect()
     };
     let drawn = figures(&vec![1.0 / wanted as f64; wanted]);
     let corrected = figures(&psis.log_weights.iter().map(|x| exp(*x)).collect::<Vec<_>>());
-    let judgement = match kl {
-        _ if kl <= Threshold::INDISTINGUISHABLE.kl => Judgement::Indistinguishable,
-        _ if kl <= Threshold::GOOD.kl && psis.k_hat < TRUSTED => Judgement::Good,
-        _ if psis.k_hat < TRUSTED => Judgement::Correctable,
-        _ => Judgement::TooFar,
-    };
+    let judgement =
+        Judgement::of(discrepancy.kl, discrepancy.largest_mean_error(), discrepancy.is_reliable());
     Ok(Verification {
         chosen,
         log_ratios,
         log_posterior,
-        kl,
+        discrepancy,
         psis,
         drawn,
         corrected,
@@ -172,12 +199,6 @@ pub fn verify(engine: &impl Engine, fit: &Fit, settings: &VerifySettings) -> Res
         identity,
         same_data,
     })
-}
-
-fn variance(values: &[f64]) -> f64 {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0)
 }
 
 /// Summary of weighted values; the weights sum to 1.
@@ -220,7 +241,8 @@ mod tests {
         let values: Vec<f64> = (0..101).map(f64::from).collect();
         let figures = weighted_figures(values.iter().map(|&x| (x, 1.0 / 101.0)));
         assert!((figures.mean - 50.0).abs() < 1e-12);
-        assert!((figures.sd - variance(&values).sqrt()).abs() < 1e-10);
+        // The sample variance of 0, …, 100 is 101·102/12.
+        assert!((figures.sd - (101.0f64 * 102.0 / 12.0).sqrt()).abs() < 1e-10);
         assert!((figures.q05 - 5.0).abs() < 0.6 && (figures.q95 - 95.0).abs() < 0.6);
     }
 

@@ -108,6 +108,12 @@ pub enum Setting {
     InterceptPrior,
     /// The priors of single coefficients.
     PriorFor,
+    /// Whether all rows are fitted, however many there are.
+    Whole,
+    /// The file for the coreset behind a fit.
+    Keep,
+    /// The data that a posterior is compared with.
+    Verify,
     /// The names of the coefficients.
     Names,
     /// The kernel with which posteriors are compared.
@@ -197,6 +203,9 @@ names! {
     Prior = "prior",
     InterceptPrior = "intercept_prior",
     PriorFor = "prior_for",
+    Whole = "whole",
+    Keep = "keep",
+    Verify = "verify",
     Names = "names",
     Kernel = "kernel",
     Interval = "interval",

@@ -37,8 +37,6 @@ const DRAWS: usize = 600;
 const MORE_DRAWS: usize = 2400;
 /// Number of draws that check a coreset where a pass over all rows evaluates them.
 const MEASURED: usize = 200;
-/// Beyond this KL, in nats, more draws do not make importance weights reliable.
-const HOPELESS: f64 = 2.0;
 /// How many numbers the remainders of the candidates may be.
 const MOST_NUMBERS: usize = 1 << 25;
 /// Number of draws for a step of a stream: at two thirds of them the remainders become features, the others check the step.
@@ -202,7 +200,7 @@ impl<E: Engine> Checker<'_, '_, E> {
         };
         let draws = DRAWS.max(choice.points.len());
         let (mut found, mut checks, mut features) = draw(draws, FIRST, MEASURED)?;
-        if is_unsure(&found) {
+        if found.discrepancy.may_become_reliable() {
             (found, checks, features) = draw(MORE_DRAWS, MORE, 4 * MEASURED)?;
         }
         choice.certify(found);
@@ -276,10 +274,6 @@ impl<E: Engine> Checker<'_, '_, E> {
     }
 }
 
-fn is_unsure(found: &ByDraws) -> bool {
-    !found.discrepancy.is_reliable() && found.discrepancy.kl < HOPELESS
-}
-
 /// The certificate of a coreset by any method, completed by a comparison at draws: one pass over all rows, or two.
 pub(crate) fn certify_by_draws(
     engine: &impl Engine,
@@ -294,7 +288,7 @@ pub(crate) fn certify_by_draws(
         panel.discrepancy(&FullValues { values, evidence: Evidence::AllRows, error: 0.0 })
     };
     let mut found = compare(2 * DRAWS / 3, FIRST)?;
-    if is_unsure(&found) {
+    if found.discrepancy.may_become_reliable() {
         found = compare(2 * MORE_DRAWS / 3, MORE)?;
     }
     Ok(certificate.with_draws(found, points.len()))
