@@ -75,7 +75,7 @@ def drawing(found: dict[str, list[float]]) -> str:
     middle = (TOP + BOTTOM) / 2
     parts.append(
         f'<text x="22" y="{middle}" text-anchor="middle" fill="#333" transform="rotate(-90 22 {middle})">'
-        "KL to the full posterior (nats)</text>"
+        "KL to the full posterior, at draws (nats)</text>"
     )
     labels: list[float] = []
     for method, name, colour in METHODS:

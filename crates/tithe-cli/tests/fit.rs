@@ -446,8 +446,9 @@ fn all_rows_are_fitted_where_that_is_quick_or_asked_for() {
         assert!(refused.code == Some(2) && refused.err.contains("cannot be used with"), "{refused:?}");
         let refused = scratch.run(&format!("fit core.parquet {flag}"));
         let name = flag.split(' ').next().expect("a flag");
-        let message =
-            format!("error: {name} has an effect only on data, and this is a coreset\n  help: omit {name}");
+        let message = format!(
+            "error: {name} has an effect only on data, and this is a coreset\n  help: leave out {name}"
+        );
         assert!(refused.code == Some(2) && refused.err.starts_with(&message), "{refused:?}");
     }
     let refused = scratch.run("fit core.parquet --whole");

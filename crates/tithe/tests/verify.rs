@@ -97,41 +97,25 @@ fn corrected_means_are_those_of_a_long_run_on_all_rows() {
 #[test]
 fn a_fit_in_one_step_corrects_the_draws_of_a_small_coreset() {
     let engine = engine_of(skewed(6_000, 6));
-    let settings = |rows, size| OneStepSettings {
-        rows,
-        size,
-        memory: 1 << 30,
-        fit: FitSettings {
-            draws: Settings { draws: 2000, ..FitSettings::default().draws },
-            ..FitSettings::default()
-        },
-        ..OneStepSettings::default()
-    };
+    let settings = |rows, size| OneStepSettings { rows, size, memory: 1 << 30, ..OneStepSettings::default() };
     // So few rows are quick to fit.
     let truth = fit_in_one_step(&engine, &settings(FittedRows::ByTime, None)).expect("a posterior");
     assert!(truth.by_coreset.is_none() && truth.fit.verified.is_none());
-    let whole = fit_in_one_step(&engine, &settings(FittedRows::All, None)).expect("a posterior");
-    assert_eq!(whole.fit.draws, truth.fit.draws);
-
     let found = fit_in_one_step(&engine, &settings(FittedRows::Coreset, Some(Size::Rows(30))));
     let OneStep { fit, by_coreset } = found.expect("a posterior");
     let coreset = by_coreset.expect("a coreset").built.coreset;
     let verified = fit.verified.clone().expect("verified");
     assert!(verified.corrected && verified.verdict == Judgement::Correctable, "{verified:?}");
-    assert_eq!((verified.rows, verified.draws, fit.settings.chains), (6000, 8000, 4));
+    assert!(verified.largest_mean_error > 0.05, "{verified:?}");
+    assert_eq!((verified.rows, verified.draws, fit.settings.chains), (6000, 4000, 4));
     let plain = BuildSettings { seed: fit.settings.seed, ..sized(Method::Calibrated, 30) };
     assert_eq!(built(&engine, plain).weights, coreset.weights);
-    // The uncorrected draws are off by more; a correct program fails once in 10,000 (7 means, fixed seeds).
-    let uncorrected = fit_coreset(&coreset, &settings(FittedRows::All, None).fit, &Silent).expect("a fit");
-    let worst = |fit: &Fit, standard_errors: f64| {
-        let errors = fit.summary.iter().zip(&truth.fit.summary).map(|(own, full)| {
-            let noise = own.sd / (8000.0 * verified.efficiency / 3.0).sqrt();
-            ((own.mean - full.mean).abs() - standard_errors * noise.hypot(full.mcse_mean)).max(0.0) / full.sd
-        });
-        errors.fold(0.0, f64::max)
-    };
-    assert_eq!(worst(&fit, 4.5), 0.0);
-    assert!(worst(&uncorrected, 4.5) > 0.05, "{}", worst(&uncorrected, 0.0));
+    // A correct program fails once in 10,000 (7 means, fixed seeds).
+    for (own, full) in fit.summary.iter().zip(&truth.fit.summary) {
+        let noise = own.sd / (4000.0 * verified.efficiency / 3.0).sqrt();
+        let apart = (own.mean - full.mean).abs() / noise.hypot(full.mcse_mean);
+        assert!(apart < 4.5, "{}: {apart} standard errors", own.name);
+    }
 }
 
 #[test]
@@ -156,9 +140,8 @@ fn more_draws_are_compared_where_the_verdict_needs_them() {
         let found = verify(&engine, &fit, &VerifySettings::default()).expect("verified");
         (found.chosen.len(), found.kl(), found.judgement)
     };
-    let sizes = [30, 60, 90, 120, 150, 300, 1000];
+    let sizes = [32, 36, 40, 44, 48, 52, 56, 1000];
     let found: Vec<_> = sizes.into_iter().map(draws_for).collect();
-    eprintln!("{found:?}");
     // Clear verdicts need 400 draws; one of these sizes is a close call.
     assert_eq!(found.last().map(|(draws, ..)| *draws), Some(400), "{found:?}");
     assert!(found.iter().any(|(draws, ..)| *draws > 400), "{found:?}");

@@ -14,8 +14,9 @@ use tithe::data::table::{Roles, Table};
 use tithe::encoding::Standardize;
 use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine};
-use tithe::mcmc::{Sampler, Settings};
-use tithe::results::fit::{Fit, FitSettings, fit_coreset, fit_data};
+use tithe::mcmc::Settings;
+use tithe::results::fit::{Fit, FitSettings, fit_coreset};
+use tithe::results::verify::{VerifySettings, verify};
 
 use crate::args::DemoArgs;
 use crate::show::{self, Watcher, count, number, range};
@@ -56,12 +57,11 @@ pub fn run(args: &DemoArgs) -> Result<()> {
 
 const CLOSING: &str = "\
 largest error: error of the posterior mean, in posterior standard deviations of the full data, for the coefficient where
-it is largest. An error below 0.1 makes no practical difference; above 2, the interval is in the wrong place.
+it is largest; all rows' likelihood at the coreset's draws gives the full data's mean. An error below 0.1 makes no practical difference; above 2, the interval is in the wrong place.
 sd ratios: posterior standard deviations divided by those of the full data, smallest to largest.
 
 To use your own data:
-  tithe build DATA --label COLUMN --size 1000 -o core.parquet
-  tithe fit core.parquet -o posterior.parquet
+  tithe fit DATA --label COLUMN -o posterior.parquet
 ";
 
 /// The posteriors of one data set.
@@ -113,57 +113,52 @@ fn compare_methods(recipe: Recipe, args: &DemoArgs) -> Result<Comparison> {
     let (coreset, coreset_seconds) = build(build_settings.method)?;
     let (uniform, uniform_seconds) = build(Method::Uniform)?;
 
-    // The reference: a coreset of all distinct rows is exact; otherwise there are enough rows for a normal posterior.
+    let watcher = &watcher;
+    let fit = |rows: &Coreset, seed: u64| {
+        let draws = Settings { seed: Seed(seed), ..fit_settings.draws };
+        fit_coreset(rows, &FitSettings { draws, ..fit_settings.clone() }, watcher)
+    };
     let start = Instant::now();
-    let (reference, how) = if coreset.provenance.exact {
-        (
-            fit_coreset(
-                &coreset,
-                &FitSettings {
-                    draws: Settings { seed: Seed(args.seed + 1), ..fit_settings.draws },
-                    ..fit_settings.clone()
-                },
-                &watcher,
-            )?,
-            "NUTS on all distinct rows",
-        )
+    let drawn = fit(&coreset, args.seed)?;
+    let coreset_seconds = coreset_seconds + start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    let random = fit(&uniform, args.seed)?;
+    let uniform_seconds = uniform_seconds + start.elapsed().as_secs_f64();
+
+    // A coreset of all distinct rows is exact. Otherwise all rows' likelihood at the draws says how far they are off.
+    let start = Instant::now();
+    let (reference, how, own_error) = if coreset.provenance.exact {
+        let reference = fit(&coreset, args.seed + 1)?.summary.iter().map(|c| (c.mean, c.sd)).collect();
+        let error = errors(&drawn, &reference);
+        (reference, "NUTS on all distinct rows", error)
     } else {
-        let laplace = FitSettings { sampler: Sampler::Laplace, ..fit_settings.clone() };
-        (fit_data(&engine, &encoding, &laplace, 0)?, "normal approximation at the mode of all rows")
+        let found = verify(&engine, &drawn, &VerifySettings::default())?;
+        let (low, high) = found.discrepancy.sd_ratio_range();
+        let error = (found.discrepancy.largest_mean_error(), low, high);
+        let reference = found.corrected.iter().map(|c| (c.mean, c.sd)).collect();
+        (reference, "all rows' likelihood at the coreset's draws", error)
     };
     let reference_seconds = start.elapsed().as_secs_f64();
 
-    let mut lines = vec![Line {
-        name: "full data".to_string(),
-        rows: args.rows as u64,
-        seconds: reference_seconds,
-        error: None,
-    }];
     let kind = if coreset.provenance.exact { "coreset (exact)" } else { "coreset" };
-    for (name, rows, seconds) in [(kind, coreset, coreset_seconds), ("random rows", uniform, uniform_seconds)]
-    {
-        let start = Instant::now();
-        let fit = fit_coreset(&rows, &fit_settings, &watcher)?;
-        lines.push(Line {
-            name: name.to_string(),
-            rows: rows.rows.len() as u64,
-            seconds: seconds + start.elapsed().as_secs_f64(),
-            error: Some(errors(&fit, &reference)),
-        });
-    }
+    let line = |name: &str, rows: u64, seconds, error| Line { name: name.to_string(), rows, seconds, error };
+    let lines = vec![
+        line("full data", args.rows as u64, reference_seconds, None),
+        line(kind, coreset.rows.len() as u64, coreset_seconds, Some(own_error)),
+        line("random rows", uniform.rows.len() as u64, uniform_seconds, Some(errors(&random, &reference))),
+    ];
     Ok(Comparison { recipe, rows: args.rows, reference: how, lines })
 }
 
+/// Mean and standard deviation of each coefficient.
+type Moments = Vec<(f64, f64)>;
+
 /// The largest error of a posterior mean, and the smallest and largest ratio of standard deviations.
-fn errors(fit: &Fit, reference: &Fit) -> (f64, f64, f64) {
+fn errors(fit: &Fit, reference: &Moments) -> (f64, f64, f64) {
     let mut worst = (0f64, f64::INFINITY, 0f64);
-    for (ours, theirs) in fit.summary.iter().zip(&reference.summary) {
-        let ratio = ours.sd / theirs.sd;
-        worst = (
-            worst.0.max((ours.mean - theirs.mean).abs() / theirs.sd),
-            worst.1.min(ratio),
-            worst.2.max(ratio),
-        );
+    for (ours, (mean, sd)) in fit.summary.iter().zip(reference) {
+        let ratio = ours.sd / sd;
+        worst = (worst.0.max((ours.mean - mean).abs() / sd), worst.1.min(ratio), worst.2.max(ratio));
     }
     worst
 }
