@@ -36,7 +36,7 @@ def test_all_rows_are_fitted_if_that_is_quick(matrix):
     posterior = tithe.fit(X, y, **FAST)
     assert "fitted to all 500 rows" in repr(posterior) and posterior.verified is None
     assert posterior == tithe.fit(X, y, whole=True, **FAST)
-    with pytest.raises(tithe.SettingError, match="size: has no effect where all rows are fitted|size has no effect"):
+    with pytest.raises(tithe.SettingError, match="size has no effect where all rows are fitted"):
         tithe.fit(X, y, whole=True, size=100)
     with pytest.raises(tithe.InputTypeError, match="keep must be the path of a file"):
         tithe.fit(X, y, keep=3)
@@ -48,7 +48,19 @@ def test_all_rows_are_fitted_if_that_is_quick(matrix):
 
 def test_the_arguments_are_the_flags_of_the_command():
     names = set(inspect.signature(tithe.fit).parameters)
-    assert {"label", "size", "kl", "whole", "keep", "prior", "sampler", "chains", "features", "missing", "memory"} <= names
+    assert {
+        "label",
+        "size",
+        "kl",
+        "whole",
+        "keep",
+        "prior",
+        "sampler",
+        "chains",
+        "features",
+        "missing",
+        "memory",
+    } <= names
 
 
 def test_inaccurate_draws_are_corrected(matrix):

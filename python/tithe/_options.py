@@ -383,7 +383,7 @@ class DrawOptions(TypedDict, total=False):
         Option(
             None,
             optional(word),
-            "Prior of the coefficients, as :meth:`Coreset.fit` takes it; ``\"normal:2\"`` by default.",
+            'Prior of the coefficients, as :meth:`Coreset.fit` takes it; ``"normal:2"`` by default.',
         ),
     ]
     intercept_prior: Annotated[str | None, Option(None, optional(word), "The same for the intercept.")]

@@ -326,7 +326,8 @@ class Posterior(ArrowTable[_native.Posterior]):
         encoding = self._facts["encoding"]
         if weight is not None and encoding["weight"] is None:
             raise SettingError(
-                "weight cannot be used: the coreset was built without weights; remove it here, or build with weight= too"
+                "weight cannot be used: the coreset was built without weights; "
+                "remove it here, or build with weight= too"
             )
         return native(
             data,
