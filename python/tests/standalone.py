@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
+_SUBMIT = "org.apache.spark.deploy.SparkSubmit"
+_CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
 def _free_port() -> int:
@@ -32,15 +34,19 @@ class Standalone:
         self.url = ""
 
     def _start(self, name: str, main: str, *words: str) -> None:
+        self._run(name, main, "--host", "127.0.0.1", "--webui-port", "0", *words)
+
+    def _run(self, name: str, main: str, *words: str) -> None:
         home = pathlib.Path(pyspark.__file__).parent
         environment = os.environ | {
             "SPARK_HOME": str(home),
+            "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(self.folder / "scratch"),
-            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_MEMORY": "768m" if main == _SUBMIT else "256m",
         }
         with (self.folder / f"{name}.log").open("wb") as log:
-            command = [str(home / "bin/spark-class"), main, "--host", "127.0.0.1", "--webui-port", "0", *words]
+            command = [str(home / "bin/spark-class"), main, *words]
             process = subprocess.Popen(
                 command, cwd=self.folder, env=environment, stdout=log, stderr=log, start_new_session=True
             )
@@ -90,6 +96,26 @@ class Standalone:
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
         return session
+
+    def connect(self) -> str:
+        """Start a Spark Connect server whose executors are this cluster's; returns its address."""
+        port = _free_port()
+        settings = {
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": str(port),
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.executor.memory": "600m",
+            "spark.local.dir": str(self.folder / "scratch"),
+            "spark.sql.artifact.isolation.enabled": "false",
+            "spark.sql.files.openCostInBytes": str(1 << 30),
+            "spark.sql.shuffle.partitions": "2",
+            "spark.ui.enabled": "false",
+        }
+        words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+        self._run("connect", _SUBMIT, "--master", self.url, "--class", _CONNECT, *words, "spark-internal")
+        self._wait_for("connect", "Spark Connect server started", port)
+        return f"sc://127.0.0.1:{port}"
 
     def executors(self) -> list[int]:
         """Return the process ids of the executors."""

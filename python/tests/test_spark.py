@@ -4,9 +4,13 @@ import datetime
 import decimal
 import json
 import os
+import pathlib
 import pickle
 import signal
+import subprocess
+import sys
 import threading
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -250,6 +254,22 @@ def test_a_tree_reads_the_data_once(frame, core):
         tithe.spark.build(frame, label="y", strategy="bush")
 
 
+def test_predict_drops_or_refuses_incomplete_rows_on_request(frame, core):
+    posterior = core.fit(seed=1)
+    rows = frame.drop("tags").limit(40).withColumn("x2", F.when(F.col("x1") > 0, F.col("x2"))).persist()
+    complete = rows.where("x2 is not null").count()
+    assert 0 < complete < 40
+    found = tithe.spark.predict(posterior, rows).toPandas()
+    assert len(found) == 40 and found["probability"].notna().sum() == complete
+    assert (found["probability"].isna() == found["x2"].isna()).all()
+    assert tithe.spark.predict(posterior, rows, missing="drop").count() == complete
+    with pytest.raises(Exception, match="'x2'"):
+        tithe.spark.predict(posterior, rows, missing="error").toPandas()
+    with pytest.raises(tithe.SettingError, match="missing must be empty, drop or error, but is 'ignore'"):
+        tithe.spark.predict(posterior, rows, missing="ignore")
+    rows.unpersist()
+
+
 def test_structured_streaming_takes_each_batch_once(spark, frame, parts, core, tmp_path):
     """The example of the guide, stopped half-way, with a batch that is delivered again."""
     (tmp_path / "in").mkdir()
@@ -286,3 +306,19 @@ def test_structured_streaming_takes_each_batch_once(spark, frame, parts, core, t
 
 def _query(state):
     return json.loads((state / "spark-batch.json").read_text())["query"]
+
+
+def test_spark_connect_gives_the_same_bytes(parts, tmp_path):
+    """The client is a process of its own; the server's executors are those of a second cluster."""
+    script = pathlib.Path(__file__).with_name("connect.py")
+    with Standalone(tmp_path / "cluster") as cluster:
+        url = cluster.connect()
+        for _ in range(300):
+            if len(cluster.executors()) == 2:
+                break
+            time.sleep(0.1)
+        words = [sys.executable, "-P", str(script), url, str(parts), str(cluster.executors()[0])]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK")}
+        done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=environment)
+        assert done.returncode == 0, done.stderr[-4000:]
+        assert done.stdout.endswith("all of it works\n")

@@ -8,6 +8,7 @@ code and returns a small state. Nothing is computed in Python.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import pickle
@@ -21,7 +22,6 @@ from ._extras import needed_for
 
 with needed_for("tithe.spark", extra="spark"):
     import pyarrow as pa
-    from py4j.protocol import Py4JJavaError
     from pyspark import TaskContext
     from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame, SparkSession
@@ -51,6 +51,14 @@ from ._posterior import Posterior, Verification, verification
 from ._progress import Watcher
 from ._stream import Stream, merge
 
+try:
+    from py4j.protocol import Py4JJavaError
+except ModuleNotFoundError:
+    # The client of Spark Connect comes without it.
+    _SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException,)
+else:
+    _SPARK_ERRORS = (PySparkException, Py4JJavaError)
+
 if TYPE_CHECKING:
     from typing import Unpack
 
@@ -66,6 +74,8 @@ Join: TypeAlias = "Callable[[bytes, Sequence[bytes]], bytes]"
 _JOINED = 64
 #: Tasks per core if the workers read the files themselves.
 _TASKS_PER_CORE = 4
+#: The number of cores to assume with Spark Connect, which does not tell it.
+_CORES = 16
 #: The columns that :func:`predict` adds.
 _PREDICTED = ("probability", "probability_sd", "probability_lower", "probability_upper")
 #: What a task returns: the partition, and its outcome or its error.
@@ -165,32 +175,40 @@ def verify(
 
 
 def predict(
-    posterior: Posterior, df: DataFrame, *, interval: float = 0.9, unseen: Literal["error", "reference"] = "error"
+    posterior: Posterior,
+    df: DataFrame,
+    *,
+    interval: float = 0.9,
+    unseen: Literal["error", "reference"] = "error",
+    missing: Literal["empty", "drop", "error"] = "empty",
 ) -> DataFrame:
     """Add to each row the probability of the positive class: its mean, sd and interval over all draws.
 
     The new columns are ``probability``, ``probability_sd``, ``probability_lower`` and ``probability_upper``; they are
-    null in rows in which a feature is missing. Like every DataFrame, the result is computed when its rows are needed.
+    null in rows in which a feature is missing. With ``missing="drop"`` such rows are left out, with ``"error"`` they
+    fail the job. Like every DataFrame, the result is computed when its rows are needed.
     """
     if not 0 < real("interval", interval) < 1:
         raise SettingError(f"interval must be between 0 and 1, but is {interval}")
     if unseen not in ("error", "reference"):
         raise SettingError(f"unseen must be error or reference, but is '{unseen}'")
+    if missing not in ("empty", "drop", "error"):
+        raise SettingError(f"missing must be empty, drop or error, but is '{missing}'")
     taken = next((name for name in _PREDICTED if name in df.columns), None)
     if taken is not None:
         raise ColumnError(f"column '{taken}': already exists, and predict adds a column of that name; rename it")
     there = dict(_columns(df))
     features = [feature["column"] for feature in posterior._facts["encoding"]["features"]]
-    missing = next((name for name in features if name not in there), None)
-    if missing is not None:
-        raise ColumnError(f"column '{missing}': is a feature of the posterior, but the DataFrame does not have it")
+    absent = next((name for name in features if name not in there), None)
+    if absent is not None:
+        raise ColumnError(f"column '{absent}': is a feature of the posterior, but the DataFrame does not have it")
     inputs = F.struct(*[there[name].alias(f"c{i}") for i, name in enumerate(features)]).alias("inputs")
     # A copy of the list: adding to it must not change the schema of the DataFrame.
     schema = StructType(list(df.schema.fields))
     for name in _PREDICTED:
         schema = schema.add(name, "double")
     rows = _numbered(df.select("*", inputs))
-    return rows.mapInArrow(partial(_predict, posterior, interval, unseen, features), schema)
+    return rows.mapInArrow(partial(_predict, posterior, interval, unseen, missing, features), schema)
 
 
 def into(stream: Stream) -> Callable[[DataFrame, int], None]:
@@ -203,6 +221,11 @@ def into(stream: Stream) -> Callable[[DataFrame, int], None]:
     note = None if stream.state is None else pathlib.Path(stream.state) / "spark-batch.json"
 
     def take(batch: DataFrame, number: int) -> None:
+        if _is_connect(batch):
+            raise ClusterError(
+                "with Spark Connect, foreachBatch runs on the server, where this stream is not: use a classic Spark "
+                "session, or write the batches to files and let `tithe stream --watch` read them"
+            )
         if batch.isEmpty():
             return
         if note is not None:
@@ -282,41 +305,39 @@ class _Reader:
 
     def __init__(self, session: SparkSession, partitions: int, join: Join = _native.joined) -> None:
         self._join = join
-        self._context = getattr(session, "sparkContext", None)
-        self._group = f"tithe-{uuid.uuid4()}"
+        self._session = session
+        self._tag = f"tithe-{uuid.uuid4()}"
         self._partitions = partitions
 
     def __enter__(self) -> _Reader:
+        self._session.addTag(self._tag)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._context is not None:
-            if kind is not None:
-                self._context.cancelJobGroup(self._group)
-            for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
-                self._context.setLocalProperty(name, None)
+        if kind is not None:
+            self._session.interruptTag(self._tag)
+        self._session.removeTag(self._tag)
+        self._describe(None)
+
+    def _describe(self, job: str | None) -> None:
+        """Name the next jobs in Spark's web interface, where the session can."""
+        if (context := _context(self._session)) is not None:
+            context.setLocalProperty("spark.job.description", job)
 
     def _outcomes(self, task: bytes) -> DataFrame:
         raise NotImplementedError
 
     def __call__(self, name: str, task: bytes) -> list[bytes]:
         """Run a task on every partition and return the outcomes, joined in groups if there are many."""
-        if self._context is not None:
-            self._context.setJobGroup(self._group, f"tithe: {name}", interruptOnCancel=True)
+        self._describe(f"tithe: {name}")
         frame, count = self._outcomes(task), self._partitions
         while count > _JOINED:
             count = -(-count // _JOINED)
             group = F.floor(F.col("partition") / _JOINED).cast("long")
             frame = frame.withColumn("partition", group).repartition(count, "partition")
             frame = frame.mapInArrow(partial(_join, self._join, task), _OUTCOME)
-        try:
+        with _explained():
             rows = frame.toArrow()
-        except (PySparkException, Py4JJavaError) as error:
-            if "No module named 'tithe'" in str(error):
-                raise ClusterError(
-                    "the workers do not have tithe: install the same wheel there, or ship it with the job"
-                ) from None
-            raise
         errors = [error for error in rows["error"].to_pylist() if error is not None]
         if errors:
             # The error of the first partition, so that the message does not depend on timing.
@@ -329,16 +350,12 @@ class _FrameReader(_Reader):
     """The partitions of a DataFrame, streamed to Python by Spark."""
 
     def __init__(self, frame: DataFrame, persist: bool, join: Join = _native.joined) -> None:
-        if ".connect." in type(frame).__module__:
-            raise ClusterError(
-                "this is a Spark Connect DataFrame, whose partitions are not known: use a classic Spark session"
-            )
         self._names = frame.columns
         self._frame, self._persist = _numbered(frame), persist
         # Counting the partitions may compute shuffles of the DataFrame, so persist it first.
         if persist:
             self._frame.persist()
-        super().__init__(frame.sparkSession, self._frame.rdd.getNumPartitions(), join)
+        super().__init__(frame.sparkSession, _count_partitions(self._frame), join)
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         super().__exit__(kind, *rest)
@@ -359,7 +376,9 @@ class _FileReader(_Reader):
         super().__init__(session, len(files))
         self._files, self._options = files, options
         # Several files per task keep the overhead small; several tasks per core balance the load.
-        tasks = min(len(files), _TASKS_PER_CORE * session.sparkContext.defaultParallelism)
+        context = _context(session)
+        cores = _CORES if context is None else context.defaultParallelism
+        tasks = min(len(files), _TASKS_PER_CORE * cores)
         self._numbers = session.range(0, len(files), 1, tasks)
 
     def _outcomes(self, task: bytes) -> DataFrame:
@@ -377,7 +396,45 @@ class _TreeReader(_FrameReader):
         return self._frame.mapInArrow(self._work, _OUTCOME)
 
 
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Say what to do if a job fails because the workers do not have this package."""
+    try:
+        yield
+    except _SPARK_ERRORS as error:
+        if "No module named 'tithe'" in str(error):
+            raise ClusterError(
+                "the workers do not have tithe: install the same wheel there, or ship it with the job"
+            ) from None
+        raise
+
+
+def _is_connect(frame: DataFrame) -> bool:
+    """Whether a DataFrame belongs to Spark Connect, which knows neither a context nor partitions."""
+    return ".connect." in type(frame).__module__
+
+
+def _context(session: SparkSession) -> Any:
+    """The context of a classic session."""
+    return getattr(session, "sparkContext", None)
+
+
+def _count_partitions(frame: DataFrame) -> int:
+    """Count the partitions, with Spark Connect by a job that reads no columns."""
+    if _is_connect(frame):
+        with _explained():
+            return frame.select(F.lit(0).alias("c0")).mapInArrow(_one_row, "partition long").count()
+    return frame.rdd.getNumPartitions()
+
+
 # The functions that run on the workers.
+
+
+def _one_row(batches: Batches) -> Batches:
+    """Return a single row for a partition."""
+    for _ in batches:
+        pass
+    yield pa.RecordBatch.from_arrays([pa.array([0], pa.int64())], ["partition"])
 
 
 def _outcome(partition: int, work: Callable[[], bytes]) -> pa.RecordBatch:
@@ -480,16 +537,25 @@ def _join(join: Join, task: bytes, batches: Batches) -> Batches:
             yield _outcome(group, partial(join, task, [row["outcome"] for row in rows]))
 
 
-def _predict(posterior: Posterior, interval: float, unseen: str, features: Sequence[str], batches: Batches) -> Batches:
+def _predict(
+    posterior: Posterior,
+    interval: float,
+    unseen: Literal["error", "reference"],
+    missing: Literal["empty", "drop", "error"],
+    features: Sequence[str],
+    batches: Batches,
+) -> Batches:
     for batch in batches:
         if batch.num_rows == 0:
             continue
         inputs = pa.RecordBatch.from_struct_array(batch.column(batch.num_columns - 1))
         inputs = pa.Table.from_batches([inputs]).rename_columns(list(features))
-        found = posterior._predict(inputs, interval, unseen, "empty", threads=1, progress=False)
+        handled = "error" if missing == "error" else "empty"
+        found = posterior._predict(inputs, interval, unseen, handled, threads=1, progress=False)
         columns = [*batch.columns[:-1], *[pa.array(column, from_pandas=True) for column in found]]
         # Spark matches columns by position.
-        yield pa.RecordBatch.from_arrays(columns, [*batch.schema.names[:-1], *_PREDICTED])
+        predicted = pa.RecordBatch.from_arrays(columns, [*batch.schema.names[:-1], *_PREDICTED])
+        yield predicted.filter(predicted["probability"].is_valid()) if missing == "drop" else predicted
 
 
 # The columns of a DataFrame.
