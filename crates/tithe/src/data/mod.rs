@@ -3,6 +3,7 @@
 pub mod block;
 pub mod fingerprint;
 pub mod generate;
+pub mod grouped;
 pub mod points;
 pub mod sink;
 pub mod source;
