@@ -2,5 +2,6 @@
 
 pub(crate) mod evaluation;
 pub(crate) mod guides;
+pub mod hierarchical;
 pub(crate) mod search;
 pub mod values;

@@ -316,7 +316,11 @@ impl CurvatureSums {
     pub fn add_tile(&mut self, tile: &Tile<'_>, theta: &[f64]) {
         vectorized(
             #[inline(always)]
-            || self.add_tile_kernel(tile, theta),
+            || {
+                let mut margin = Lane::ZERO;
+                margins(tile, theta, &mut margin);
+                self.add_tile_at(tile, &margin);
+            },
         );
     }
 
@@ -341,10 +345,9 @@ impl CurvatureSums {
         }
     }
 
+    /// Adds one tile whose margins are known. Returns the rows' `w σ` and `w σ(1−σ)`.
     #[inline(always)]
-    fn add_tile_kernel(&mut self, tile: &Tile<'_>, theta: &[f64]) {
-        let mut margin = Lane::ZERO;
-        margins(tile, theta, &mut margin);
+    pub(crate) fn add_tile_at(&mut self, tile: &Tile<'_>, margin: &Lane) -> (Lane, Lane) {
         let (mut loss, mut pull, mut stiffness) = (Lane::ZERO, Lane::ZERO, Lane::ZERO);
         for r in 0..TILE {
             let (softplus, slope) = softplus_and_slope(margin[r]);
@@ -371,6 +374,7 @@ impl CurvatureSums {
                 }
             }
         }
+        (pull, stiffness)
     }
 }
 
