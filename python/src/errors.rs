@@ -27,6 +27,7 @@ fn class(kind: &ErrorKind) -> &'static str {
         ErrorKind::Missing { .. } => "MissingValuesError",
         ErrorKind::NoRows { .. } => "NoRowsError",
         ErrorKind::Setting { .. } => "SettingError",
+        ErrorKind::Formula { .. } => "FormulaError",
         ErrorKind::State { .. } => "StateError",
         ErrorKind::EncodingMismatch { .. } => "EncodingMismatchError",
         ErrorKind::WrongFile { .. } | ErrorKind::NewerFormat { .. } => "WrongFileError",

@@ -61,6 +61,10 @@ class NoRowsError(TitheError, ValueError):
     """Data without a usable row."""
 
 
+class FormulaError(TitheError, ValueError):
+    """A formula cannot be used; the message points at the character."""
+
+
 class SettingError(TitheError, ValueError):
     """An argument with an invalid value."""
 

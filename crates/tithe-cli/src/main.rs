@@ -95,7 +95,7 @@ fn suppress_panic_messages() {
 /// The exit code: 1 for a failure, 2 for wrong usage, 130 after Ctrl-C, as shells report it.
 fn exit_code(error: &Error) -> ExitCode {
     match error.kind() {
-        ErrorKind::Setting { .. } => ExitCode::from(2),
+        ErrorKind::Setting { .. } | ErrorKind::Formula { .. } => ExitCode::from(2),
         ErrorKind::Cancelled => ExitCode::from(INTERRUPTED),
         _ => ExitCode::FAILURE,
     }

@@ -6,8 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The stages in order; CONTRIBUTING.md states the same.
-const STAGES: [&str; 14] = [
+const STAGES: [&str; 15] = [
     "base",
+    "formula",
     "data",
     "engine",
     "reservoir",

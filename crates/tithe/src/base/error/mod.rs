@@ -132,6 +132,18 @@ pub enum ErrorKind {
         /// The problems.
         errors: Vec<Error>,
     },
+    /// A formula that cannot be used.
+    #[error("the formula, character {}: {what}{}", at + 1, pointed_at(formula, *at))]
+    Formula {
+        /// The formula.
+        formula: String,
+        /// The character that the error is about, counted from 0 (the message counts from 1).
+        at: usize,
+        /// What is wrong there.
+        what: String,
+        /// What to do.
+        help: Option<Help>,
+    },
     /// Values that are missing, infinite or integers beyond 2^53.
     #[error("{what}")]
     Missing {
@@ -227,6 +239,18 @@ fn in_column(column: &Option<String>) -> String {
     column.as_ref().map_or(String::new(), |name| format!(", column '{name}'"))
 }
 
+/// The formula on a line of its own, and below it a caret under the character. Only the part around it of a long formula is shown.
+fn pointed_at(formula: &str, at: usize) -> String {
+    const SHOWN: usize = 70;
+    let characters: Vec<char> = formula.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let start = if characters.len() <= SHOWN { 0 } else { at.saturating_sub(SHOWN / 2) };
+    let end = characters.len().min(start + SHOWN);
+    let shown: String = characters[start.min(end)..end].iter().collect();
+    let (before, after) = (if start > 0 { "…" } else { "" }, if end < characters.len() { "…" } else { "" });
+    let indent = " ".repeat(at.saturating_sub(start) + before.chars().count());
+    format!("\n  {before}{shown}{after}\n  {indent}^")
+}
+
 fn listed(errors: &[Error]) -> String {
     errors.iter().map(|error| format!("\n  {error}")).collect()
 }
@@ -293,6 +317,7 @@ impl Error {
             ErrorKind::Malformed { help, .. }
             | ErrorKind::Cell { help, .. }
             | ErrorKind::Column { help, .. }
+            | ErrorKind::Formula { help, .. }
             | ErrorKind::Setting { help, .. }
             | ErrorKind::WrongFile { help, .. }
             | ErrorKind::State { help, .. }
@@ -347,6 +372,7 @@ impl Error {
         if let ErrorKind::Malformed { help, .. }
         | ErrorKind::Cell { help, .. }
         | ErrorKind::Column { help, .. }
+        | ErrorKind::Formula { help, .. }
         | ErrorKind::Setting { help, .. }
         | ErrorKind::WrongFile { help, .. }
         | ErrorKind::State { help, .. }
