@@ -11,7 +11,7 @@ use tithe::coreset::build::{BuildSettings, CertificateBy, build_on};
 use tithe::coreset::selection::Size;
 use tithe::coreset::sensitivity::Radius;
 use tithe::coreset::{Coreset, Method};
-use tithe::encoding::survey::EncodingSettings;
+use tithe::encoding::EncodingSettings;
 use tithe::engine::Missing;
 use tithe::mcmc::Sampler;
 use tithe::mcmc::draws::{Chain, Draws, Stats};

@@ -14,7 +14,7 @@ use tithe::base::rng::Seed;
 use tithe::coreset::build::BuildSettings;
 use tithe::data::generate::Recipe;
 use tithe::data::source::memory::Columns;
-use tithe::encoding::survey::EncodingSettings;
+use tithe::encoding::EncodingSettings;
 
 const ROUNDS: usize = 25;
 

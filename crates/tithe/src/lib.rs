@@ -36,82 +36,30 @@
 // What only the command line, Python and the experiments use is dead code to a plain build of this crate.
 #![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 
-#[cfg(not(feature = "internals"))]
-mod api;
+/// The stages, which the feature `internals` makes public. The folders of the stages are next to this file.
+#[path = "."]
+mod stages {
+    pub mod api;
+    pub mod base;
+    pub mod coreset;
+    pub mod data;
+    pub mod distributed;
+    pub mod encoding;
+    pub mod engine;
+    pub mod formula;
+    pub mod mcmc;
+    pub mod mode;
+    pub mod model;
+    pub mod options;
+    pub mod reservoir;
+    pub mod results;
+    pub mod stream;
+}
 #[cfg(feature = "internals")]
 #[doc(hidden)]
-pub mod api;
+pub use stages::*;
 #[cfg(not(feature = "internals"))]
-mod base;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod base;
-#[cfg(not(feature = "internals"))]
-mod coreset;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod coreset;
-#[cfg(not(feature = "internals"))]
-mod data;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod data;
-#[cfg(not(feature = "internals"))]
-mod distributed;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod distributed;
-#[cfg(not(feature = "internals"))]
-mod encoding;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod encoding;
-#[cfg(not(feature = "internals"))]
-mod engine;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod engine;
-#[cfg(not(feature = "internals"))]
-#[allow(dead_code)]
-mod formula;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod formula;
-#[cfg(not(feature = "internals"))]
-mod mcmc;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod mcmc;
-#[cfg(not(feature = "internals"))]
-mod mode;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod mode;
-#[cfg(not(feature = "internals"))]
-mod model;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod model;
-#[cfg(not(feature = "internals"))]
-mod options;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod options;
-#[cfg(not(feature = "internals"))]
-mod reservoir;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod reservoir;
-#[cfg(not(feature = "internals"))]
-mod results;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod results;
-#[cfg(not(feature = "internals"))]
-mod stream;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod stream;
+use stages::*;
 
 pub use api::Data;
 pub use base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
@@ -124,7 +72,7 @@ pub use coreset::selection::Size;
 pub use coreset::sensitivity::{CenterRule, Radius};
 pub use coreset::settings::{BuildSettings, CertificateBy};
 pub use coreset::{Coreset, Method};
-pub use encoding::survey::EncodingSettings;
+pub use encoding::EncodingSettings;
 pub use encoding::{Standardize, Unseen};
 pub use engine::Missing;
 pub use mcmc::diagnostics::CoefficientSummary;

@@ -9,7 +9,7 @@ use tithe::coreset::calibration::certificate::Evidence;
 use tithe::coreset::selection::Size;
 use tithe::data::source::memory::Columns;
 use tithe::data::table::{Roles, Table};
-use tithe::encoding::survey::EncodingSettings;
+use tithe::encoding::EncodingSettings;
 use tithe::engine::{Engine, EngineSettings, LocalEngine};
 use tithe::mcmc::Settings;
 use tithe::mode::values::log_likelihoods;

@@ -9,7 +9,8 @@ use tithe::base::rng::Seed;
 use tithe::data::source::Source;
 use tithe::data::source::memory::{Batches, Columns};
 use tithe::data::table::{Roles, Table};
-use tithe::encoding::survey::{EncodingSettings, Learnt, survey};
+use tithe::encoding::EncodingSettings;
+use tithe::encoding::survey::{Learnt, survey};
 use tithe::encoding::{Coding, LabelValue, Standardize};
 use tithe::engine::{EngineSettings, LocalEngine};
 

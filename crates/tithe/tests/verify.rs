@@ -12,7 +12,7 @@ use tithe::coreset::{Coreset, Method};
 use tithe::data::block::{Column, RowSet, Segment};
 use tithe::data::source::memory::Columns;
 use tithe::data::table::{Roles, Table};
-use tithe::encoding::survey::EncodingSettings;
+use tithe::encoding::EncodingSettings;
 use tithe::engine::{Engine, EngineSettings, LocalEngine};
 use tithe::mcmc::findings::Trouble;
 use tithe::mcmc::{Sampler, Settings};

@@ -7,7 +7,7 @@ use tithe::coreset::file::read_coreset;
 use tithe::data::sink::find_metadata;
 use tithe::data::source::open;
 use tithe::encoding::Coding;
-use tithe::encoding::survey::EncodingSettings;
+use tithe::encoding::EncodingSettings;
 use tithe::results::file::{prior_scale, read_posterior};
 use tithe::results::fit::{Basis, Fit};
 use tithe::results::profile::profile;

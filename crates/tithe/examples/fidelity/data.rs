@@ -10,8 +10,8 @@ use tithe::data::generate::Recipe;
 use tithe::data::source::memory::Columns;
 use tithe::data::source::{OpenOptions, Source, open};
 use tithe::data::table::{Roles, Table};
+use tithe::encoding::EncodingSettings;
 use tithe::encoding::Standardize;
-use tithe::encoding::survey::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine};
 use tithe::model::{Prior, PriorChoice};
 

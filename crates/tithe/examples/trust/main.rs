@@ -17,7 +17,7 @@ use tithe::coreset::{Coreset, Movement};
 use tithe::data::block::{Column, Field, Kind, Segment};
 use tithe::data::source::memory::Columns;
 use tithe::data::table::{Roles, Table};
-use tithe::encoding::survey::EncodingSettings;
+use tithe::encoding::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
 use tithe::mcmc::Settings;
 use tithe::mcmc::findings::Trouble;

@@ -15,7 +15,7 @@ use crate::data::block::{Column, Field, Kind, RowSet};
 use crate::data::fingerprint::Fingerprint;
 use crate::data::source::memory::Columns;
 use crate::data::table::{Roles, Table};
-use crate::encoding::survey::EncodingSettings;
+use crate::encoding::EncodingSettings;
 use crate::encoding::{Coding, Encoding, Feature, LabelValue};
 use crate::engine::{EngineSettings, LocalEngine, Missing};
 use crate::model::quadratic::Quadratic;

@@ -7,7 +7,7 @@ use crate::base::rng::Seed;
 use crate::coreset::Method;
 use crate::coreset::selection::Size;
 use crate::coreset::sensitivity::{CenterRule, Radius};
-use crate::encoding::survey::EncodingSettings;
+use crate::encoding::EncodingSettings;
 use crate::model::PriorChoice;
 use crate::model::prior::choice_or_scale;
 

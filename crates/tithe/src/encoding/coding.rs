@@ -147,6 +147,17 @@ impl std::fmt::Display for LabelValue {
     }
 }
 
+impl LabelValue {
+    /// True if the user's text denotes the value: `1`, `1.0` and `+1` are the same number.
+    pub(super) fn is_named(&self, wanted: &str) -> bool {
+        match self {
+            LabelValue::Number(number) => wanted.trim().parse::<f64>().is_ok_and(|wanted| wanted == *number),
+            LabelValue::Boolean(truth) => wanted.trim().eq_ignore_ascii_case(&truth.to_string()),
+            LabelValue::Text(text) => text == wanted,
+        }
+    }
+}
+
 impl Feature {
     /// The number of its coefficients.
     pub fn width(&self) -> usize {

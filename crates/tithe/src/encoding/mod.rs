@@ -2,10 +2,16 @@
 
 mod check;
 mod coding;
+mod found;
 pub mod full_data;
+mod label;
+mod learn;
 mod moments;
+mod settings;
 mod standardize;
 pub mod survey;
+mod usable;
 
 pub use coding::*;
+pub use settings::EncodingSettings;
 pub use standardize::Standardize;

@@ -297,7 +297,8 @@ mod tests {
     use crate::data::generate::Recipe;
     use crate::data::source::memory::Columns;
     use crate::data::table::{Roles, Table};
-    use crate::encoding::survey::{EncodingSettings, survey};
+    use crate::encoding::EncodingSettings;
+    use crate::encoding::survey::survey;
     use crate::engine::{EngineSettings, LocalEngine};
 
     #[test]

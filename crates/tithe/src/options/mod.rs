@@ -13,7 +13,7 @@ use crate::coreset::selection::Size;
 use crate::coreset::sensitivity::{CenterRule, Radius};
 use crate::data::source::{Decimal, Delimiter, Format, OpenOptions, Source};
 use crate::data::table::Roles;
-use crate::encoding::survey::EncodingSettings;
+use crate::encoding::EncodingSettings;
 use crate::encoding::{Encoding, Standardize, Unseen};
 use crate::engine::Missing;
 use crate::mcmc::{Sampler, Settings};

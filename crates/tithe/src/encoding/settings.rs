@@ -1,0 +1,77 @@
+//! Settings of the encoding.
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::error::{Error, Result, Setting};
+use crate::encoding::{Coding, Encoding, Feature, Standardize, Unseen};
+
+/// Settings of the encoding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
+pub struct EncodingSettings {
+    /// Add an intercept.
+    pub intercept: bool,
+    /// Which columns are centred and scaled.
+    pub standardize: Standardize,
+    /// The positive value of the label; needed only if the label is text.
+    pub positive: Option<String>,
+    /// The largest number of levels of a text column.
+    pub max_levels: usize,
+    #[doc(hidden)]
+    /// A known encoding to use instead of learning one; the data must fit it.
+    pub known: Option<Encoding>,
+    /// The treatment of levels that did not occur when the encoding was learnt.
+    pub unseen: Unseen,
+}
+
+impl Default for EncodingSettings {
+    fn default() -> EncodingSettings {
+        EncodingSettings {
+            intercept: true,
+            standardize: Standardize::default(),
+            positive: None,
+            max_levels: 100,
+            known: None,
+            unseen: Unseen::Error,
+        }
+    }
+}
+
+impl EncodingSettings {
+    #[doc(hidden)]
+    /// Returns an error if a setting contradicts a known encoding, which is used unchanged.
+    pub fn check_against(
+        &self,
+        known: &Encoding,
+        label: Option<&str>,
+        features: Option<&[String]>,
+        exclude: &[String],
+    ) -> Result<()> {
+        let is_feature = |name: &String| known.features.iter().any(|feature| feature.column == *name);
+        let is_other = |feature: &Feature| match self.standardize {
+            Standardize::Numeric => false,
+            Standardize::All => {
+                !matches!(feature.coding, Coding::Number { .. }) && feature.coding.is_standardized()
+            }
+            Standardize::None => feature.coding.is_standardized(),
+        };
+        let others = |named: &[String]| named.len() != known.features.len() || !named.iter().all(is_feature);
+        let contradictions = [
+            (Setting::Label, label.is_some_and(|label| label != known.label.column)),
+            (
+                Setting::Positive,
+                self.positive.as_ref().is_some_and(|word| !known.label.positive.is_named(word)),
+            ),
+            (Setting::Features, features.is_some_and(others)),
+            (Setting::Exclude, exclude.iter().any(is_feature)),
+            (Setting::Intercept, !self.intercept && known.intercept),
+            (Setting::Standardize, known.features.iter().any(is_other)),
+        ];
+        match contradictions.iter().find(|(_, found)| *found) {
+            Some((setting, _)) => {
+                Err(Error::setting(*setting, "contradicts the given encoding, which is used as it is"))
+            }
+            None => Ok(()),
+        }
+    }
+}
