@@ -116,6 +116,7 @@ fn rows(fit: &Fit) -> Vec<Row> {
                     rows.push(Row::Coefficient(format!("  {}", printable(level)), at + l));
                 }
             }
+            Coding::Groups { .. } => {}
             _ => rows.push(Row::Coefficient(printable(&feature.column).into_owned(), at)),
         }
         at += feature.width();

@@ -120,6 +120,7 @@ fn describe_coreset(args: &InspectArgs, coreset: &Coreset) -> String {
                 format!("0 or 1, centred (mean {})", number(*center))
             }
             Coding::Indicator { .. } | Coding::Boolean => "0 or 1".to_string(),
+            Coding::Groups { levels } => counted(levels.len() as u64, "group"),
             Coding::Levels { reference, levels, centers } => {
                 format!(
                     "{} and reference level '{reference}', one-hot{}",

@@ -1,9 +1,10 @@
 //! The driver: from a table to a coreset, by any method.
 
-use crate::base::error::Result;
+use crate::base::error::{Error, Remedy, Result, Setting};
 use crate::base::progress::{Event, Silent};
 use crate::coreset::calibration::calibrated_coreset;
 use crate::coreset::calibration::task::Task;
+use crate::coreset::hierarchical::hierarchical_coreset;
 use crate::coreset::paper_methods::{algorithm_1, select_uniformly};
 use crate::coreset::steps::{Build, Clock, Selected};
 use crate::coreset::{Coreset, Method, Provenance};
@@ -80,6 +81,13 @@ pub(crate) fn build_surveyed(
         let mut build = Build { engine, settings, learnt: &learnt, clock: &mut clock };
         let mut discarded_residual = false;
         let mut selected = match settings.method {
+            Method::Calibrated if !learnt.encoding.groups.is_empty() => {
+                hierarchical_coreset(&mut build, task)?
+            }
+            Method::Sensitivity | Method::Uniform if !learnt.encoding.groups.is_empty() => {
+                return Err(Error::setting(Setting::Method, "does not support models with groups")
+                    .with_help(Remedy::set(Setting::Method, "calibrated")));
+            }
             Method::Calibrated => match calibrated_coreset(&mut build, task) {
                 // The residual of earlier steps can outweigh these rows; the posterior then has no mode.
                 Err(error) if error.is_numerical() && task.carried_residual.is_some() => {
@@ -128,6 +136,7 @@ fn assemble(engine: &impl Engine, settings: &BuildSettings, learnt: Learnt, sele
             missing: engine.missing(),
             sensitivity: selected.sensitivity,
             calibration: selected.calibration,
+            hierarchical: selected.hierarchical,
             composition: None,
             warnings,
         },

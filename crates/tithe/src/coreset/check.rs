@@ -31,7 +31,7 @@ impl Coreset {
         }
         for (feature, column) in encoding.features.iter().zip(columns) {
             let kinds = match (&feature.coding, column) {
-                (Coding::Levels { .. }, Column::Number(_)) => ("numbers", "text"),
+                (Coding::Levels { .. } | Coding::Groups { .. }, Column::Number(_)) => ("numbers", "text"),
                 (Coding::Number { .. } | Coding::Indicator { .. } | Coding::Boolean, Column::Text { .. }) => {
                     ("text", "numbers")
                 }

@@ -155,6 +155,7 @@ fn joined(parts: &[&Provenance]) -> Provenance {
         },
         sensitivity: None,
         calibration: None,
+        hierarchical: None,
         composition: Some(Composition {
             parts: composed.iter().map(|part| part.parts).sum(),
             depth: composed.iter().map(|part| part.depth).max().unwrap_or(0),
@@ -402,6 +403,7 @@ fn feature_difference(
 fn all_levels(feature: &Feature) -> Vec<&String> {
     match &feature.coding {
         Coding::Levels { reference, levels, .. } => std::iter::once(reference).chain(levels).collect(),
+        Coding::Groups { levels } => levels.iter().collect(),
         Coding::Number { .. } | Coding::Indicator { .. } | Coding::Boolean => Vec::new(),
     }
 }

@@ -6,6 +6,7 @@ pub mod certify;
 pub(crate) mod check;
 pub mod collapse;
 pub mod file;
+pub mod hierarchical;
 pub mod kmeans;
 pub mod merge;
 mod movement;
@@ -70,6 +71,7 @@ impl Coreset {
                         }
                     }
                 }
+                (Coding::Groups { .. }, Column::Text { .. }) => {}
                 (
                     Coding::Number { .. } | Coding::Indicator { .. } | Coding::Boolean,
                     Column::Number(values),

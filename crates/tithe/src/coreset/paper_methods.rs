@@ -98,6 +98,7 @@ fn weighted(
         exact: false,
         sensitivity,
         calibration: None,
+        hierarchical: None,
         warning: None,
         residual: None,
         step_kl: None,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::rng::Seed;
 use crate::coreset::calibration::certificate::{Certificate, Guard};
+use crate::coreset::hierarchical::HierarchicalFacts;
 use crate::coreset::movement::Movement;
 use crate::coreset::selection::Size;
 use crate::coreset::sensitivity::{CenterRule, Radius};
@@ -56,6 +57,9 @@ pub struct Provenance {
     pub sensitivity: Option<SensitivityFacts>,
     /// What calibration reached; only for that method, and not where the coreset is exact.
     pub calibration: Option<CalibrationFacts>,
+    /// For models with groups: what calibration reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hierarchical: Option<HierarchicalFacts>,
     /// How it was composed of other coresets: the blocks of a stream, or those that were merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub composition: Option<Composition>,

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use crate::base::error::{Error, ErrorKind, Result, Setting};
 use crate::coreset::collapse::Distinct;
+use crate::coreset::hierarchical::HierarchicalFacts;
 use crate::coreset::kmeans::{self, Centers, Grouped, Grouping};
 use crate::coreset::selection::{Keeping, Size};
 use crate::coreset::sensitivity::Bound;
@@ -42,6 +43,8 @@ pub(crate) struct Selected {
     pub exact: bool,
     pub sensitivity: Option<SensitivityFacts>,
     pub calibration: Option<CalibrationFacts>,
+    /// For models with groups.
+    pub hierarchical: Option<HierarchicalFacts>,
     pub warning: Option<String>,
     /// The log-likelihood of all rows minus the coreset's, near the mode; only calibration measures it.
     pub residual: Option<Quadratic>,
@@ -216,6 +219,7 @@ impl Selected {
             exact: true,
             sensitivity,
             calibration: None,
+            hierarchical: None,
             warning,
             residual: None,
             step_kl: None,

@@ -1,6 +1,6 @@
 //! Weighted points whose rows belong to groups: the input of hierarchical models.
 
-use crate::data::points::Points;
+use crate::data::points::{Points, TILE, Tile};
 
 /// Weighted points `z_n = y_n x_n`, and the group of each row in one or more grouping factors.
 ///
@@ -46,6 +46,59 @@ impl Memberships {
     /// `y_n r_n` of row `n`.
     pub fn row(&self, n: usize) -> &[f64] {
         &self.z[n * self.width..(n + 1) * self.width]
+    }
+}
+
+/// A tile of rows that belong to groups of one factor.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupedTile<'a> {
+    /// The fixed effects' part, and the weights.
+    pub fixed: Tile<'a>,
+    /// The group of each row.
+    pub group: &'a [u32],
+    /// `y_n r_n`, q numbers per row.
+    pub effects: &'a [f64],
+}
+
+impl GroupedPoints {
+    /// Tile `t`, with the rows' groups in the first factor.
+    pub fn tile(&self, t: usize) -> GroupedTile<'_> {
+        let fixed = self.fixed.tile(t);
+        let rows = t * TILE..t * TILE + fixed.len;
+        match self.factors.first() {
+            Some(factor) => GroupedTile {
+                fixed,
+                group: &factor.group[rows.clone()],
+                effects: &factor.z[rows.start * factor.width..rows.end * factor.width],
+            },
+            None => GroupedTile { fixed, group: &[], effects: &[] },
+        }
+    }
+
+    /// The number of tiles.
+    pub fn tiles(&self) -> usize {
+        self.fixed.len().div_ceil(TILE)
+    }
+
+    /// Adds the rows of a tile, whose groups are those of the first factor.
+    pub fn push_tile(&mut self, tile: &GroupedTile<'_>) {
+        self.fixed.push_tile(&tile.fixed);
+        if let Some(factor) = self.factors.first_mut() {
+            factor.group.extend_from_slice(tile.group);
+            factor.z.extend_from_slice(tile.effects);
+        }
+    }
+
+    /// The rows at these indices, with their weights.
+    pub fn rows_at(&self, rows: &[usize]) -> GroupedPoints {
+        let mut fixed = Points::new(self.fixed.dim());
+        rows.iter().for_each(|&n| fixed.push(&self.fixed.row(n), self.fixed.weight(n)));
+        let factors = self.factors.iter().map(|factor| {
+            let mut some = Memberships::new(factor.groups, factor.width);
+            rows.iter().for_each(|&n| some.push(factor.group[n], factor.row(n)));
+            some
+        });
+        GroupedPoints { factors: factors.collect(), fixed }
     }
 }
 

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::error::{Error, ErrorKind, Help, Result};
 use crate::base::progress::{Event, Observer, Silent};
 use crate::coreset::calibration::candidates::{GroupingAndEvaluating, Pooling};
+use crate::coreset::hierarchical::pool::PoolingGroups;
 use crate::coreset::kmeans::Grouping;
 use crate::coreset::selection::{Keeping, Selecting};
 use crate::data::block::{Kind, PROVISIONAL};
@@ -25,6 +26,7 @@ use crate::encoding::survey::Survey;
 use crate::engine::pass::{Pass, Watching};
 use crate::engine::{Engine, EngineSettings, LocalEngine, Missing, default_block_rows};
 use crate::mode::evaluation::EvaluatingCurvature;
+use crate::mode::grouped_evaluation::EvaluatingGroups;
 use crate::mode::values::Evaluating;
 use crate::results::check::Checking;
 use crate::results::compare::Scoring;
@@ -268,6 +270,8 @@ passes!(
     Watching<Keeping>,
     EvaluatingCurvature<'static>,
     Watching<Pooling<'static>>,
+    EvaluatingGroups<'static>,
+    Watching<PoolingGroups<'static>>,
     Recognising<'static>,
     Evaluating<'static>,
     Scoring<'static>,

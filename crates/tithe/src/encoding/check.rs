@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Coding, Encoding, Feature, LabelValue};
+use super::{Coding, Encoding, Feature, GroupFactor, LabelValue};
 
 impl Encoding {
     /// What is wrong with this encoding, as the rest of a sentence that begins with the file; `None` if nothing is.
@@ -23,7 +23,26 @@ impl Encoding {
         if self.features.is_empty() {
             return Some("has no features".to_string());
         }
-        self.features.iter().find_map(Feature::fault)
+        self.features
+            .iter()
+            .find_map(Feature::fault)
+            .or_else(|| self.groups.iter().find_map(|f| self.fault_of(f)))
+    }
+
+    fn fault_of(&self, factor: &GroupFactor) -> Option<String> {
+        let coding = |column: &String| {
+            self.features.iter().find(|feature| feature.column == *column).map(|feature| &feature.coding)
+        };
+        let is_slope =
+            |column: &String| coding(column).is_some_and(|coding| !matches!(coding, Coding::Groups { .. }));
+        if !matches!(coding(&factor.column), Some(Coding::Groups { .. })) {
+            return Some(format!("has no groups in its column '{}'", factor.column));
+        }
+        if let Some(slope) = factor.slopes.iter().find(|slope| !is_slope(slope)) {
+            return Some(format!("has no feature '{slope}' whose slope could vary"));
+        }
+        (!factor.intercept && factor.slopes.is_empty())
+            .then(|| format!("has no effect that varies by '{}'", factor.column))
     }
 }
 
@@ -39,6 +58,12 @@ impl Feature {
             Coding::Indicator { center } => (!(center * center).is_finite())
                 .then(|| format!("centres its column '{}' at {center}", self.column)),
             Coding::Boolean => None,
+            Coding::Groups { levels } => {
+                let sorted = levels.windows(2).all(|pair| pair[0] < pair[1]);
+                (!sorted || levels.len() < 2).then(|| {
+                    format!("lists the groups of its column '{}' twice, unsorted or too few", self.column)
+                })
+            }
             Coding::Levels { levels, centers, .. }
                 if !(centers.is_empty() || centers.len() == levels.len())
                     || centers.iter().any(|center| !(center * center).is_finite()) =>
@@ -66,7 +91,7 @@ mod tests {
             negative: LabelValue::Number(0.0),
             positive: LabelValue::Number(1.0),
         };
-        Encoding { label, weight: None, intercept: true, features, unseen: Unseen::Error }
+        Encoding { label, weight: None, intercept: true, features, groups: Vec::new(), unseen: Unseen::Error }
     }
 
     fn feature(column: &str, coding: Coding) -> Feature {

@@ -9,6 +9,7 @@ use crate::base::error::{ErrorKind, Help, Remedy, Result, Setting};
 use crate::base::math::vectorized;
 use crate::data::block::{Block, Column, row_name};
 use crate::data::points::{Lane, TILE, Tile};
+use crate::encoding::groups::GroupFactor;
 use crate::engine::parts::part_ranges;
 
 /// The name of the intercept among the coefficients.
@@ -28,6 +29,9 @@ pub struct Encoding {
     pub intercept: bool,
     /// The features.
     pub features: Vec<Feature>,
+    /// The grouping factors, whose columns are among the features.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupFactor>,
     /// The treatment of levels that did not occur when the encoding was learnt.
     #[serde(default, skip_serializing_if = "Unseen::is_error")]
     pub unseen: Unseen,
@@ -110,6 +114,11 @@ pub enum Coding {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         centers: Vec<f64>,
     },
+    /// As the group of the row; it has no coefficient of its own.
+    Groups {
+        /// The levels, sorted: group g is level g.
+        levels: Vec<String>,
+    },
 }
 
 impl Coding {
@@ -118,6 +127,7 @@ impl Coding {
         match self {
             Coding::Levels { levels, .. } => levels.len(),
             Coding::Number { .. } | Coding::Indicator { .. } | Coding::Boolean => 1,
+            Coding::Groups { .. } => 0,
         }
     }
 
@@ -126,7 +136,7 @@ impl Coding {
         (0..self.width()).map(move |l| match self {
             Coding::Number { center, scale } => (*center, *scale),
             Coding::Indicator { center } => (*center, 1.0),
-            Coding::Boolean => (0.0, 1.0),
+            Coding::Boolean | Coding::Groups { .. } => (0.0, 1.0),
             Coding::Levels { centers, .. } => (centers.get(l).copied().unwrap_or(0.0), 1.0),
         })
     }
@@ -170,6 +180,7 @@ impl Feature {
             Coding::Levels { reference, levels, .. } => {
                 level == reference || levels.binary_search_by(|known| known.as_str().cmp(level)).is_ok()
             }
+            Coding::Groups { levels } => levels.binary_search_by(|known| known.as_str().cmp(level)).is_ok(),
             _ => true,
         }
     }
@@ -193,6 +204,7 @@ impl Encoding {
             Coding::Levels { levels, .. } => {
                 levels.iter().map(|level| format!("{}={level}", feature.column)).collect()
             }
+            Coding::Groups { .. } => Vec::new(),
             _ => vec![feature.column.clone()],
         });
         intercept.into_iter().chain(features).collect()
@@ -306,6 +318,7 @@ pub struct Encoder<'a> {
 
 /// The input of the lanes of one feature.
 enum Input<'a> {
+    None,
     Number {
         values: &'a [f64],
         lane: usize,
@@ -374,6 +387,8 @@ impl<'a> Input<'a> {
                 }
                 .into())
             }
+            // The groups of rows are read by [`Encoding::grouped_encoder`].
+            (Coding::Groups { .. }, _) => Ok(Input::None),
             (Coding::Levels { .. }, Column::Number(_)) => Err(ErrorKind::Column {
                 column: feature.column.clone(),
                 what: "is numeric, but categorical in the encoding".to_string(),
@@ -493,12 +508,32 @@ impl Scratch {
     pub fn new(dim: usize) -> Scratch {
         Scratch { z: vec![Lane::ZERO; dim], w: Lane::ZERO, y: Lane::ZERO }
     }
+
+    /// The signs `y` of the last tile.
+    pub(super) fn signs(&self) -> &Lane {
+        &self.y
+    }
+
+    /// A column of `z` of the last tile.
+    pub(super) fn column(&self, lane: usize) -> &Lane {
+        &self.z[lane]
+    }
+
+    /// The last tile, which has `len` rows.
+    pub(super) fn tile(&self, len: usize) -> Tile<'_> {
+        Tile { z: &self.z, w: &self.w, len }
+    }
 }
 
 impl Encoder<'_> {
     /// Buffers for its tiles.
     pub fn scratch(&self) -> Scratch {
         Scratch::new(self.dim)
+    }
+
+    /// The dimension of its points.
+    pub fn dim(&self) -> usize {
+        self.dim
     }
 
     /// The number of tiles in the block.
@@ -575,6 +610,7 @@ impl Input<'_> {
     #[inline(always)]
     fn fill(&self, rows: Range<usize>, y: &Lane, z: &mut [Lane]) {
         match self {
+            Input::None => {}
             Input::Number { values, lane, center, factor } => {
                 let z = &mut z[*lane];
                 if let Some(values) = values[rows.clone()].first_chunk::<TILE>() {
@@ -621,6 +657,7 @@ mod tests {
             },
             weight: None,
             intercept: true,
+            groups: Vec::new(),
             features: vec![
                 Feature { column: "age".into(), coding: Coding::Number { center: 40.0, scale: 10.0 } },
                 Feature {

@@ -26,10 +26,7 @@ pub fn open_with(
     open: impl Fn(&OpenOptions) -> Result<Box<dyn Source>>,
 ) -> Result<Table> {
     let is_text = |column: &str| {
-        encoding
-            .features
-            .iter()
-            .any(|feature| feature.column == column && matches!(feature.coding, Coding::Levels { .. }))
+        encoding.features.iter().any(|feature| feature.column == column && is_read_as_text(&feature.coding))
             || (encoding.label.column == column && matches!(encoding.label.positive, LabelValue::Text(_)))
     };
     let text = |fields: &[Field]| {
@@ -44,6 +41,10 @@ pub fn open_with(
         exclude: Vec::new(),
     };
     Table::new(source, &roles)
+}
+
+fn is_read_as_text(coding: &Coding) -> bool {
+    matches!(coding, Coding::Levels { .. } | Coding::Groups { .. })
 }
 
 /// Data that was opened once to see its columns, and again with some of them read as text.
@@ -69,7 +70,7 @@ pub(crate) fn open_with_text(
     // Where the model has numbers, text that looks like numbers is read as such.
     let is_number = |name: &str| {
         let mut features = encoding.features.iter();
-        features.any(|feature| feature.column == name && !matches!(feature.coding, Coding::Levels { .. }))
+        features.any(|feature| feature.column == name && !is_read_as_text(&feature.coding))
     };
     let numbers = stored.iter().enumerate().filter(|(c, field)| {
         is_number(&field.name) && source.looks_numeric(*c).is_some() && !options.numbers.contains(&field.name)

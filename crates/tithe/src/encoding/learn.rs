@@ -1,6 +1,7 @@
 //! From what the survey found to an encoding: learns a new one, or checks that a known one fits the data.
 
 use super::found::{ColumnFound, Found};
+use super::groups::{learn_groups, not_text};
 use super::label::{label, label_values, unsupported};
 use super::moments::Moments;
 use super::usable::{no_rows, nothing_in, too_large};
@@ -27,7 +28,12 @@ pub(super) fn learn(
         settings.standardize != Standardize::None && settings.intercept && !table.source().is_sparse();
     let mut features = Vec::with_capacity(table.features().len());
     for (field, column) in table.features().iter().zip(&found.columns) {
-        match feature(field, column, settings, center, &mut warnings) {
+        let is_group = settings.groups.iter().any(|factor| factor.column == field.name);
+        let learnt = match is_group {
+            true => groups(field, column),
+            false => feature(field, column, settings, center, &mut warnings),
+        };
+        match learnt {
             Ok(feature) => features.push(feature),
             Err(problem) => problems.push(problem),
         }
@@ -48,7 +54,17 @@ pub(super) fn learn(
     }
     let weight = table.weight().map(|field| field.name.clone());
     let unseen = settings.unseen;
-    let encoding = Encoding { label, weight, intercept: settings.intercept, features, unseen };
+    let encoding = Encoding {
+        label,
+        weight,
+        intercept: settings.intercept,
+        features,
+        groups: settings.groups.clone(),
+        unseen,
+    };
+    if let (false, Some(fault)) = (encoding.groups.is_empty(), encoding.fault()) {
+        return Err(Error::setting(Setting::Features, format!("of the hierarchical model: it {fault}")));
+    }
     if encoding.dim() == 0 {
         let what = "leaves no coefficient, because every feature is constant";
         return Err(Error::setting(Setting::Intercept, what));
@@ -110,6 +126,16 @@ pub(super) fn fitting(
         }
     }
     Ok(Encoding { weight: table.weight().map(|field| field.name.clone()), unseen, ..known.clone() })
+}
+
+/// The coding of a column of groups.
+fn groups(field: &Field, found: &ColumnFound) -> Result<Feature> {
+    if field.kind != Kind::Text {
+        return Err(not_text(&field.name));
+    }
+    let levels = found.levels.seen.keys().cloned().collect();
+    let coding = learn_groups(&field.name, levels, found.levels.too_many)?;
+    Ok(Feature { column: field.name.clone(), coding })
 }
 
 fn feature(

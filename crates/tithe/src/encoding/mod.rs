@@ -4,6 +4,7 @@ mod check;
 mod coding;
 mod found;
 pub mod full_data;
+pub mod groups;
 mod label;
 mod learn;
 mod moments;
@@ -13,5 +14,6 @@ pub mod survey;
 mod usable;
 
 pub use coding::*;
+pub use groups::GroupFactor;
 pub use settings::EncodingSettings;
 pub use standardize::Standardize;

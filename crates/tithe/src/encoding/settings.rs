@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, Result, Setting};
-use crate::encoding::{Coding, Encoding, Feature, Standardize, Unseen};
+use crate::encoding::{Coding, Encoding, Feature, GroupFactor, Standardize, Unseen};
 
 /// Settings of the encoding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,6 +17,9 @@ pub struct EncodingSettings {
     pub positive: Option<String>,
     /// The largest number of levels of a text column.
     pub max_levels: usize,
+    /// The grouping factors of a hierarchical model. Their columns must be read as text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupFactor>,
     #[doc(hidden)]
     /// A known encoding to use instead of learning one; the data must fit it.
     pub known: Option<Encoding>,
@@ -31,6 +34,7 @@ impl Default for EncodingSettings {
             standardize: Standardize::default(),
             positive: None,
             max_levels: 100,
+            groups: Vec::new(),
             known: None,
             unseen: Unseen::Error,
         }

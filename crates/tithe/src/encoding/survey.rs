@@ -13,9 +13,10 @@ use super::moments::{MomentSums, Moments, sweep};
 use super::usable::{check, no_rows, nothing_in};
 use crate::base::error::Result;
 use crate::base::rng::{Purpose, Seed};
-use crate::data::block::{Block, Column, Kind, RowSet, row_name};
+use crate::data::block::{Block, Column, Field, Kind, RowSet, row_name};
 use crate::data::fingerprint::{Fingerprint, RowHasher, STRIP};
 use crate::data::table::Table;
+use crate::encoding::groups::MOST_GROUPS;
 use crate::encoding::{Encoding, EncodingSettings};
 use crate::engine::parts::{part_ranges, process_parts};
 use crate::engine::pass::Pass;
@@ -27,7 +28,8 @@ use crate::reservoir::slots::{Picked, Racer, Races, Slots};
 pub(crate) struct Survey {
     /// The number of features; they are the first columns.
     features: usize,
-    max_levels: usize,
+    /// The number of levels to store of each of them: all that it may have.
+    most_levels: Vec<usize>,
     races: Races,
     seed: Seed,
 }
@@ -64,7 +66,8 @@ pub fn survey(
 ) -> Result<Learnt> {
     let table = engine.table();
     let features = table.features().len();
-    let pass = Survey { features, max_levels: settings.max_levels, races: Races::new(1000 * clusters), seed };
+    let most_levels = most_levels(table, settings);
+    let pass = Survey { features, most_levels, races: Races::new(1000 * clusters), seed };
     let found = engine.run(&pass)?.ok_or_else(|| no_rows(nothing_in(table)))?;
     let row_name = |row| engine.row_name(row);
     let checked = check(table, &found, engine.missing(), &row_name);
@@ -105,6 +108,14 @@ pub fn survey(
     })
 }
 
+/// The number of levels that each feature may have: a column of groups more than others.
+fn most_levels(table: &Table, settings: &EncodingSettings) -> Vec<usize> {
+    let factors = settings.known.as_ref().map_or(&settings.groups, |known| &known.groups);
+    let is_group = |name: &String| factors.iter().any(|factor| factor.column == *name);
+    let most = |field: &Field| if is_group(&field.name) { MOST_GROUPS } else { settings.max_levels };
+    table.features().iter().map(most).collect()
+}
+
 /// Checks rows before they are added to a stream: all values are usable and, if the encoding is known, it has their levels and labels.
 pub(crate) fn check_rows(
     table: &Table,
@@ -118,7 +129,7 @@ pub(crate) fn check_rows(
     }
     let pass = Survey {
         features: table.features().len(),
-        max_levels: settings.max_levels,
+        most_levels: most_levels(table, settings),
         races: Races::new(0),
         seed: Seed(0),
     };
@@ -246,7 +257,7 @@ impl Swept {
 impl Survey {
     /// The number of levels to store of a column: all that a feature may have, a few of the label.
     fn levels_kept(&self, column: usize) -> usize {
-        if column < self.features { self.max_levels } else { NUMBERS_KEPT }
+        self.most_levels.get(column).copied().unwrap_or(NUMBERS_KEPT)
     }
 }
 
@@ -276,7 +287,12 @@ pub(crate) mod tests {
                 columns.push(Column::Number((0..len).map(|row| (row % 2) as f64).collect()));
                 columns.extend(weighted.then(|| Column::Number(vec![2.0; len].into())));
                 let block = Block::new(0, 0, Segment { columns, len });
-                let pass = Survey { features: count, max_levels: 10, races: Races::new(20), seed: Seed(3) };
+                let pass = Survey {
+                    features: count,
+                    most_levels: vec![10; count],
+                    races: Races::new(20),
+                    seed: Seed(3),
+                };
                 let found = pass.visit(&mut pass.worker(), &block).expect("a state");
                 assert_eq!(found.fingerprint, Fingerprint::of(&block));
             }
@@ -298,7 +314,8 @@ pub(crate) mod tests {
             columns.extend(weights.map(|weights| Column::Number(weights.clone().into())));
             let block = Block::new(0, 1000, Segment { columns, len });
             let surveyed = || {
-                let pass = Survey { features: 2, max_levels: 10, races: Races::new(500), seed: Seed(3) };
+                let pass =
+                    Survey { features: 2, most_levels: vec![10; 2], races: Races::new(500), seed: Seed(3) };
                 pass.visit(&mut pass.worker(), &block).expect("a state")
             };
             let found = surveyed();

@@ -15,6 +15,7 @@
 
 use faer::{Mat, MatRef};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use crate::base::linear::{Cholesky, add_product, solve_lower, solve_lower_transposed};
 use crate::base::math::{dot, ln, vectorized};
@@ -23,7 +24,7 @@ use crate::base::math::{dot, ln, vectorized};
 const CHUNK: usize = 1024;
 
 /// The sizes of an arrow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArrowShape {
     /// The number of groups G.
     pub groups: usize,
@@ -51,7 +52,8 @@ impl ArrowShape {
 }
 
 /// A symmetric matrix of arrow shape.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "PlainArrow", into = "PlainArrow")]
 pub struct Arrow {
     shape: ArrowShape,
     /// `d_g`, q × q numbers per group.
@@ -60,6 +62,25 @@ pub struct Arrow {
     border: Vec<f64>,
     /// `A`.
     corner: Mat<f64>,
+}
+
+/// The serialised form of an [`Arrow`]: its sizes, blocks, border and corner.
+#[derive(Serialize, Deserialize)]
+struct PlainArrow(ArrowShape, Vec<f64>, Vec<f64>, Vec<f64>);
+
+impl From<Arrow> for PlainArrow {
+    fn from(arrow: Arrow) -> PlainArrow {
+        let corner = (0..arrow.shape.dim).flat_map(|j| arrow.corner.col_as_slice(j).to_vec()).collect();
+        PlainArrow(arrow.shape, arrow.blocks, arrow.border, corner)
+    }
+}
+
+impl From<PlainArrow> for Arrow {
+    fn from(PlainArrow(shape, blocks, border, corner): PlainArrow) -> Arrow {
+        let corner =
+            Mat::from_fn(shape.dim, shape.dim, |i, j| corner.get(j * shape.dim + i).copied().unwrap_or(0.0));
+        Arrow { shape, blocks, border, corner }
+    }
 }
 
 /// The Cholesky factor of a positive definite [`Arrow`].

@@ -8,61 +8,19 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::base::math::{softplus_and_slope, vectorized};
-use crate::data::grouped::{GroupedPoints, Memberships};
-use crate::data::points::{Lane, Points, TILE, Tile};
+use crate::data::grouped::{GroupedPoints, GroupedTile};
+use crate::data::points::{Lane, TILE};
 use crate::model::arrow::{Arrow, ArrowShape};
 use crate::model::likelihood::{Curvature, CurvatureSums, margins};
 
 /// Tiles whose sums one thread accumulates; a multiple of this is summed side by side.
 const TILES: usize = 512;
 
-/// A tile of rows that belong to groups.
-#[derive(Clone, Copy, Debug)]
-pub struct GroupedTile<'a> {
-    /// The fixed effects' part, and the weights.
-    pub fixed: Tile<'a>,
-    /// The group of each row.
-    pub group: &'a [u32],
-    /// `y_n r_n`, q numbers per row.
-    pub effects: &'a [f64],
-}
-
 impl GroupedPoints {
     /// The sizes of the model with one grouping factor.
     pub fn shape(&self) -> ArrowShape {
         let (groups, width) = self.factors.first().map_or((0, 0), |factor| (factor.groups, factor.width));
         ArrowShape { groups, width, dim: self.fixed.dim() }
-    }
-
-    /// Tile `t`, with the rows' groups in the first factor.
-    pub fn tile(&self, t: usize) -> GroupedTile<'_> {
-        let fixed = self.fixed.tile(t);
-        let rows = t * TILE..t * TILE + fixed.len;
-        match self.factors.first() {
-            Some(factor) => GroupedTile {
-                fixed,
-                group: &factor.group[rows.clone()],
-                effects: &factor.z[rows.start * factor.width..rows.end * factor.width],
-            },
-            None => GroupedTile { fixed, group: &[], effects: &[] },
-        }
-    }
-
-    /// The number of tiles.
-    pub fn tiles(&self) -> usize {
-        self.fixed.len().div_ceil(TILE)
-    }
-
-    /// The rows at these indices, with their weights.
-    pub fn rows_at(&self, rows: &[usize]) -> GroupedPoints {
-        let mut fixed = Points::new(self.fixed.dim());
-        rows.iter().for_each(|&n| fixed.push(&self.fixed.row(n), self.fixed.weight(n)));
-        let factors = self.factors.iter().map(|factor| {
-            let mut some = Memberships::new(factor.groups, factor.width);
-            rows.iter().for_each(|&n| some.push(factor.group[n], factor.row(n)));
-            some
-        });
-        GroupedPoints { factors: factors.collect(), fixed }
     }
 }
 
@@ -310,6 +268,8 @@ pub(crate) fn grouped_values(points: &GroupedPoints, at: &[Vec<f64>]) -> Vec<f64
 mod tests {
     use super::*;
     use crate::base::rng::{Purpose, Seed, open_unit, standard_normal};
+    use crate::data::grouped::Memberships;
+    use crate::data::points::Points;
 
     /// Rows of a model with an intercept and slopes, whose groups have different sizes.
     pub(crate) fn random_rows(rows: usize, shape: ArrowShape, seed: u64) -> GroupedPoints {

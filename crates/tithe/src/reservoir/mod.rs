@@ -8,5 +8,6 @@
 //! [`slots`] selects with replacement: M independent races, each with one winner. [`pool`] selects without replacement: two races that
 //! keep many rows each.
 
+pub mod by_group;
 pub mod pool;
 pub mod slots;

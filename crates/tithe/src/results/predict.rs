@@ -384,7 +384,7 @@ impl<'a> FeatureReader<'a> {
                     levels.iter().map(|level| if is_known(level) { level } else { reference }.clone());
                 Ok(Column::Text { codes: codes.clone(), levels: Arc::new(levels.collect()) })
             }
-            (_, Column::Number(_)) => Ok(column.clone()),
+            (_, Column::Number(_)) | (Coding::Groups { .. }, _) => Ok(column.clone()),
             (
                 Coding::Number { .. } | Coding::Indicator { .. } | Coding::Boolean,
                 Column::Text { codes, levels },

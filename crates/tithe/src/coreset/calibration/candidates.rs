@@ -340,6 +340,7 @@ mod tests {
             label: Label { column: "y".into(), negative, positive },
             weight: None,
             intercept: false,
+            groups: Vec::new(),
             features: vec![Feature {
                 column: "x".into(),
                 coding: Coding::Number { center: 0.0, scale: 1.0 },

@@ -94,6 +94,7 @@ pub(crate) fn calibrated_coreset(build: &mut Build<'_, impl Engine>, task: &Task
         exact: false,
         sensitivity: Some(bounds.facts),
         calibration: choice.facts,
+        hierarchical: None,
         warning: None,
         residual: Some(residual),
         step_kl,

@@ -1,0 +1,212 @@
+//! Grouping factors: which columns name the groups of a hierarchical model, and the encoding of rows with their groups.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::coding::{Coding, Encoder, Encoding, Feature, Scratch, unseen_level};
+use crate::base::error::{Error, ErrorKind, Help, Remedy, Result};
+use crate::data::block::{Block, Column, row_name};
+use crate::data::grouped::{GroupedPoints, GroupedTile, Memberships};
+use crate::data::points::{Points, TILE};
+
+/// Most levels of a grouping factor.
+pub const MOST_GROUPS: usize = 100_000;
+
+/// A random-effects term such as `(1 + x | shop)`: effects that vary by group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupFactor {
+    /// The column whose levels are the groups.
+    pub column: String,
+    /// Whether the intercept varies by group.
+    pub intercept: bool,
+    /// The features whose slopes vary by group.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slopes: Vec<String>,
+    /// Whether the effects of one group may be correlated.
+    pub correlated: bool,
+}
+
+impl GroupFactor {
+    /// An intercept that varies by the levels of a column.
+    pub fn intercept(column: impl Into<String>) -> GroupFactor {
+        GroupFactor { column: column.into(), intercept: true, slopes: Vec::new(), correlated: true }
+    }
+}
+
+/// A column of the model matrix whose effect varies by group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Varying {
+    Intercept,
+    /// The column of the model matrix.
+    Column(usize),
+}
+
+impl Encoding {
+    /// The levels of a grouping factor, sorted: group g is level g.
+    pub fn group_levels(&self, factor: &GroupFactor) -> &[String] {
+        let of_factor = self.features.iter().find(|feature| feature.column == factor.column);
+        match of_factor.map(|feature| &feature.coding) {
+            Some(Coding::Groups { levels }) => levels,
+            _ => &[],
+        }
+    }
+
+    /// The names of the effects of one group: `1` for the intercept, otherwise the coefficient that varies.
+    pub fn effect_names(&self, factor: &GroupFactor) -> Vec<String> {
+        let names = self.coefficient_names();
+        let of_effect = |varying: &Varying| match varying {
+            Varying::Intercept => "1".to_string(),
+            Varying::Column(lane) => names.get(*lane).cloned().unwrap_or_default(),
+        };
+        self.varying(factor).iter().map(of_effect).collect()
+    }
+
+    /// The columns whose effects vary.
+    fn varying(&self, factor: &GroupFactor) -> Vec<Varying> {
+        let mut varying: Vec<Varying> = factor.intercept.then_some(Varying::Intercept).into_iter().collect();
+        let mut lane = usize::from(self.intercept);
+        for feature in &self.features {
+            if factor.slopes.contains(&feature.column) {
+                varying.extend((lane..lane + feature.width()).map(Varying::Column));
+            }
+            lane += feature.width();
+        }
+        varying
+    }
+
+    /// Prepares the encoding of a block as points with their groups in the first grouping factor.
+    pub fn grouped_encoder<'a>(&'a self, block: &'a Block) -> Result<GroupedEncoder<'a>> {
+        let factor = self.groups.first().ok_or_else(|| {
+            let what = "has no grouping factor".to_string();
+            Error::from(ErrorKind::Column { column: self.label.column.clone(), what, help: None })
+        })?;
+        let at = self.features.iter().position(|feature| feature.column == factor.column);
+        let (codes, group_of_code) =
+            match at.and_then(|at| Some((&self.features[at], block.columns.get(at)?))) {
+                Some((feature, Column::Text { codes, levels })) => {
+                    (&codes[..], groups_of_codes(feature, block, codes, levels)?)
+                }
+                _ => return Err(not_text(&factor.column)),
+            };
+        let varying = self.varying(factor);
+        let groups = self.group_levels(factor).len();
+        Ok(GroupedEncoder { encoder: self.encoder(block)?, codes, group_of_code, varying, groups })
+    }
+}
+
+/// The group of each code of a block.
+fn groups_of_codes(
+    feature: &Feature,
+    block: &Block,
+    codes: &[u32],
+    own: &Arc<Vec<String>>,
+) -> Result<Vec<u32>> {
+    let Coding::Groups { levels } = &feature.coding else { return Err(not_text(&feature.column)) };
+    let group = |(code, level): (usize, &String)| match levels.binary_search(level) {
+        Ok(group) => Ok(group as u32),
+        // A dictionary may have levels that no row has.
+        Err(_) => match codes.iter().position(|&own| own as usize == code) {
+            Some(row) => Err(unseen_level(&feature.column, level, &row_name(block.position(row)))),
+            None => Ok(0),
+        },
+    };
+    own.iter().enumerate().map(group).collect()
+}
+
+/// The error for a grouping factor that was read as numbers.
+pub(crate) fn not_text(column: &str) -> Error {
+    ErrorKind::Column {
+        column: column.to_string(),
+        what: "names the groups, so it must be read as text".to_string(),
+        help: Some(Remedy::ReadAsText(Some(column.to_string())).into()),
+    }
+    .into()
+}
+
+/// Encodes a block as points with their groups, one tile at a time.
+pub struct GroupedEncoder<'a> {
+    encoder: Encoder<'a>,
+    codes: &'a [u32],
+    group_of_code: Vec<u32>,
+    varying: Vec<Varying>,
+    groups: usize,
+}
+
+/// Buffers for one tile.
+pub struct GroupedScratch {
+    fixed: Scratch,
+    group: Vec<u32>,
+    effects: Vec<f64>,
+}
+
+impl GroupedEncoder<'_> {
+    /// Buffers for its tiles.
+    pub fn scratch(&self) -> GroupedScratch {
+        GroupedScratch { fixed: self.encoder.scratch(), group: Vec::new(), effects: Vec::new() }
+    }
+
+    /// The number of groups.
+    pub fn groups(&self) -> usize {
+        self.groups
+    }
+
+    /// The number of effects per group.
+    pub fn width(&self) -> usize {
+        self.varying.len()
+    }
+
+    /// The number of tiles in the block.
+    pub fn tiles(&self) -> usize {
+        self.encoder.tiles()
+    }
+
+    /// Tile `t`: rows as points with their weights and groups.
+    pub fn tile<'s>(&'s self, t: usize, scratch: &'s mut GroupedScratch) -> GroupedTile<'s> {
+        let GroupedScratch { fixed, group, effects } = scratch;
+        let len = self.encoder.tile(t, fixed).len;
+        group.clear();
+        let codes = &self.codes[t * TILE..t * TILE + len];
+        group.extend(codes.iter().map(|&code| self.group_of_code.get(code as usize).copied().unwrap_or(0)));
+        effects.clear();
+        for row in 0..len {
+            effects.extend(self.varying.iter().map(|varying| match varying {
+                Varying::Intercept => fixed.signs()[row],
+                Varying::Column(lane) => fixed.column(*lane)[row],
+            }));
+        }
+        GroupedTile { fixed: fixed.tile(len), group, effects }
+    }
+
+    /// All rows of the block.
+    pub fn points(&self) -> GroupedPoints {
+        let mut scratch = self.scratch();
+        let mut points = GroupedPoints {
+            fixed: Points::new(self.encoder.dim()),
+            factors: vec![Memberships::new(self.groups, self.width())],
+        };
+        for t in 0..self.tiles() {
+            points.push_tile(&self.tile(t, &mut scratch));
+        }
+        points
+    }
+}
+
+/// The coding of a column of groups, from the levels that occurred.
+pub(super) fn learn_groups(column: &str, levels: Vec<String>, too_many: bool) -> Result<Coding> {
+    let error = |what: String, help: Help| {
+        Err(ErrorKind::Column { column: column.to_string(), what, help: Some(help) }.into())
+    };
+    if too_many {
+        let what = format!("has more than {MOST_GROUPS} groups, the most that a grouping factor may have");
+        return error(what, "group by a coarser column".into());
+    }
+    match &levels[..] {
+        [] | [_] => {
+            let only = levels.first().map_or(String::new(), |level| format!(", '{level}'"));
+            let what = format!("has only one group{only}: effects that vary by group need at least two");
+            error(what, "leave the group out of the model".into())
+        }
+        _ => Ok(Coding::Groups { levels }),
+    }
+}
