@@ -42,11 +42,16 @@ pub struct Reading {
 impl Reading {
     /// The options of everything that reads data.
     pub fn new(options: &Options<'_>) -> PyResult<Reading> {
+        // Columns in C() are used by their levels.
+        let mut text: Vec<String> = given(options, "text")?.unwrap_or_default();
+        text.extend(
+            column_options(options)?.text_columns().map_err(|error| to_python(options.py(), &error))?,
+        );
         let files = ReadOptions {
             format: parsed(options, "format")?,
             header: given(options, "header")?,
             zero_based: given(options, "zero_based")?.unwrap_or(false),
-            text: given(options, "text")?.unwrap_or_default(),
+            text,
             numbers: given(options, "numbers")?.unwrap_or_default(),
             delimiter: parsed(options, "delimiter")?,
             decimal: parsed(options, "decimal")?,
@@ -75,6 +80,7 @@ impl Reading {
 pub fn column_options(options: &Options<'_>) -> PyResult<ColumnOptions> {
     let known: Option<Py<KnownEncoding>> = given(options, "encoding")?;
     Ok(ColumnOptions {
+        formula: given(options, "formula")?,
         label: given(options, "label")?,
         weight: given(options, "weight")?,
         features: given(options, "features")?,

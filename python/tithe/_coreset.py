@@ -144,10 +144,11 @@ def _prepared(
     is_array = isinstance(data, np.ndarray) or is_sparse(data)
     if known is not None:
         label, used = label_of(known, label), [*known.columns, known._facts["encoding"]["weight"]]
-        columns = columns or array_columns(data, known.columns, "the encoding has")
+        chosen = True if "design" in known._facts["encoding"] else None
+        columns = columns or array_columns(data, known.columns, "the encoding has", chosen=chosen)
     if y is not None and label is None:
-        label = "y"
-    if is_array and y is None and label is None:
+        label = response_of(settings.get("formula")) or "y"
+    if is_array and y is None and label is None and settings.get("formula") is None:
         raise InputTypeError("X without y: give the labels as the second argument")
     if columns is not None and not is_array:
         raise SettingError("columns: has an effect only with an array; other data has column names already")
@@ -163,6 +164,12 @@ def _prepared(
     )
     settings |= {"label": label, "weight": weight_name, "encoding": None if known is None else known._native.encoding()}
     return ready
+
+
+def response_of(formula: str | None) -> str | None:
+    """The label that a formula names; the native module checks it."""
+    left = (formula or "").partition("~")[0].strip()
+    return left.removeprefix("`").removesuffix("`") or None
 
 
 def read_coreset(path: Path) -> Coreset:

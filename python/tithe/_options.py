@@ -282,6 +282,15 @@ class SelectionOptions(TypedDict, total=False):
 class ColumnOptions(TypedDict, total=False):
     """Which columns are used, and how they enter the model."""
 
+    formula: Annotated[
+        str | None,
+        Option(
+            None,
+            optional(word),
+            'Formula of the model, as in R: ``"y ~ age * city + bs(income, df=5) + log(visits + 1)"``. It replaces '
+            "``label``, ``features`` and ``intercept``.",
+        ),
+    ]
     label: Annotated[
         ColumnName | None,
         Option(None, optional(column), 'Column with the two classes; with ``y``, the name to give it (``"y"``).'),

@@ -275,7 +275,9 @@ class Posterior(ArrowTable[_native.Posterior]):
         return [feature["column"] for feature in self._facts["encoding"]["features"]]
 
     def _array_columns(self, data: Any) -> list[str] | None:
-        return array_columns(data, self._features(), "the posterior was fitted with")
+        # A formula need not use all columns of the array.
+        chosen = True if "design" in self._facts["encoding"] else None
+        return array_columns(data, self._features(), "the posterior was fitted with", chosen=chosen)
 
     @takes(VerifyOptions)
     def verify(

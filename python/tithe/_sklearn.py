@@ -18,7 +18,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
-from ._coreset import Coreset, build, too_small
+from ._coreset import Coreset, build, response_of, too_small
 from ._data import default_names
 from ._errors import SettingError, TitheWarning
 from ._options import truth, whole
@@ -129,6 +129,7 @@ class _Fitted:
         *,
         kl: float | None = None,
         method: str = "calibrated",
+        formula: str | None = None,
         fit_intercept: bool = True,
         standardize: str | bool = "numeric",
         random_state: Any = None,
@@ -137,6 +138,7 @@ class _Fitted:
         self.size = size
         self.kl = kl
         self.method = method
+        self.formula = formula
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.random_state = random_state
@@ -168,7 +170,7 @@ class _Fitted:
         size = {"size": whole("size", self.size, least=1)} if self.kl is None else {"kl": self.kl}
         settings: dict[str, Any] = size | {
             "method": self.method,
-            "intercept": truth("fit_intercept", self.fit_intercept),
+            **self._terms(),
             "standardize": self.standardize,
             "prior": prior,
             "intercept_prior": intercept_prior,
@@ -177,7 +179,7 @@ class _Fitted:
             core = build(
                 X,
                 codes,
-                label=_label(names),
+                label=self._label_for(names),
                 weight=weights,
                 columns=columns,
                 seed=seed,
@@ -186,6 +188,19 @@ class _Fitted:
                 **settings,
             )
         return core, rows
+
+    def _terms(self) -> dict[str, Any]:
+        """The formula, or whether there is an intercept."""
+        if self.formula is not None:
+            return {"formula": self.formula}
+        return {"intercept": truth("fit_intercept", self.fit_intercept)}
+
+    def _label_for(self, names: Sequence[str]) -> str:
+        """The label that the formula names, or one that is not the name of a feature."""
+        response = response_of(self.formula)
+        if response in names:
+            raise ValueError(f"formula has the label '{response}', which is a column of X")
+        return response or _label(names)
 
     def _input(self, X: Any, y: Any = None, *, reset: bool = True) -> Any:
         """Check data as scikit-learn does; a data frame with text stays one, and its text becomes categories."""
@@ -230,6 +245,9 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
         Priors on the standardised scale, as :meth:`tithe.Coreset.fit` takes them.
     fit_intercept, standardize, method:
         As :func:`tithe.build` takes them.
+    formula:
+        The model, as :func:`tithe.build` takes it; it decides about the intercept. The columns of an array are ``x1``,
+        ``x2``, …; the left side may be empty: ``"~ x1 * x2"``.
     sampler, chains, draws, warmup:
         The sampler, as :meth:`tithe.Coreset.fit` takes them.
     random_state:
@@ -272,6 +290,7 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
         fit_intercept: bool = True,
         standardize: str | bool = "numeric",
         method: str = "calibrated",
+        formula: str | None = None,
         sampler: str = "nuts",
         chains: int = 4,
         draws: int = 1000,
@@ -283,6 +302,7 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
             size,
             kl=kl,
             method=method,
+            formula=formula,
             fit_intercept=fit_intercept,
             standardize=standardize,
             random_state=random_state,
@@ -374,11 +394,11 @@ class LogisticRegression(_Fitted, ClassifierMixin, BaseEstimator):
         settings: dict[str, Any] = {
             "size": whole("size", self.size, least=1),
             "method": self.method,
-            "intercept": truth("fit_intercept", self.fit_intercept),
+            **self._terms(),
             "standardize": self.standardize,
         }
         return Stream(
-            label=_label(columns or [str(name) for name in X.columns]),
+            label=self._label_for(columns or [str(name) for name in X.columns]),
             columns=columns,
             encoding=self._base,
             seed=self._seed,
@@ -489,7 +509,7 @@ class CoresetSampler(_Fitted, BaseEstimator):
 
     Parameters
     ----------
-    size, kl, method, fit_intercept, standardize:
+    size, kl, method, formula, fit_intercept, standardize:
         As :func:`tithe.build` takes them.
     random_state, n_jobs:
         Seed and threads.

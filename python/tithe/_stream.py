@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _native
-from ._coreset import Coreset, coreset_of, judged, label_of
+from ._coreset import Coreset, coreset_of, judged, label_of, response_of
 from ._data import DataLike, Path, Vector, array_columns, is_sparse, native, reading, streamed
 from ._errors import InputTypeError
 from ._options import ColumnName, MergeOptions, StreamOptions, checked, column, default_of, takes, whole
@@ -98,7 +98,7 @@ class Stream:
         label, weight_name = self._options.get("label"), self._options.get("weight")
         features, exclude = self._options.get("features"), self._options.get("exclude") or []
         if y is not None:
-            label = label or (names[1] if names else "y")
+            label = label or (names[1] if names else response_of(self._options.get("formula")) or "y")
         if weight is not None:
             weight_name = weight_name or (names and names[2]) or "weight"
         columns = self._columns
@@ -106,7 +106,7 @@ class Stream:
             if y is None:
                 raise InputTypeError("X without y: give the labels as the second argument")
             if names:
-                chosen = bool(exclude) or features is not None
+                chosen = bool(exclude) or features is not None or self._options.get("formula") is not None
                 columns = array_columns(data, names[0], "the stream has", chosen=chosen)
         used: set[str | None] | None = None
         if names:

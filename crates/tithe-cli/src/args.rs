@@ -130,7 +130,12 @@ pub struct ReadingArgs {
 /// The role of each column, and how it is encoded.
 #[derive(Debug, Args)]
 pub struct ColumnArgs {
-    /// Column with the two classes [default for LIBSVM: label].
+    /// Formula of the model, as in R: 'y ~ age * city + bs(income, df=5) + log(visits + 1)'. It replaces --label, --features and
+    /// --no-intercept.
+    #[arg(long, value_name = "FORMULA", help_heading = "Columns")]
+    pub formula: Option<String>,
+
+    /// Column with the two classes [default: the left side of the formula; for LIBSVM label].
     #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
     pub label: Option<String>,
 
@@ -175,6 +180,7 @@ impl ColumnArgs {
     /// The settings given by the user that determine how columns are encoded.
     pub fn encoding_settings(&self) -> Vec<Setting> {
         let given = [
+            (Setting::Formula, self.formula.is_some()),
             (Setting::Label, self.label.is_some()),
             (Setting::Positive, self.positive.is_some()),
             (Setting::Features, self.features.is_some()),

@@ -64,7 +64,8 @@ pub fn open_data(
 ) -> Result<Box<dyn Source>> {
     // Without --features all columns are used, so a key that appears only in later rows would be missed.
     let refuse_late_keys = columns.features.is_none();
-    let options = OpenOptions { refuse_late_keys, ..open_options(&args.reading, memory) };
+    let mut options = OpenOptions { refuse_late_keys, ..open_options(&args.reading, memory) };
+    options.text.extend(columns.text_columns()?);
     let source = open(&args.data, &options)?;
     if let Some(output) = output {
         // The shell may have redirected a file to standard input.
@@ -131,6 +132,7 @@ pub fn refuse_coresets(table: &Table) -> Result<()> {
 /// Which columns are used, and how they enter the model; `encoding` is a coreset whose encoding to use.
 pub fn columns(args: &ColumnArgs, encoding: Option<&Path>) -> Result<ColumnOptions> {
     Ok(ColumnOptions {
+        formula: args.formula.clone(),
         label: args.label.clone(),
         weight: args.weight.clone(),
         features: args.features.as_deref().map(names),

@@ -30,7 +30,7 @@ pub struct MergeArgs {
 
 /// Flags that conflict with `--snapshot` and `--repair`: settings that are fixed in the state, and settings for reading
 /// input, which these two do not do.
-const SETTINGS: [&str; 38] = [
+const SETTINGS: [&str; 39] = [
     "size",
     "epsilon",
     "delta",
@@ -46,6 +46,7 @@ const SETTINGS: [&str; 38] = [
     "prior_for",
     "certificate",
     "seed",
+    "formula",
     "label",
     "positive",
     "features",

@@ -1,7 +1,7 @@
 //! The table of coefficients: log-odds and odds ratios with intervals, levels under their variable.
 
 use serde::Serialize;
-use tithe::encoding::Coding;
+use tithe::encoding::{Coding, Design};
 use tithe::mcmc::diagnostics::quantile;
 use tithe::results::fit::Fit;
 
@@ -105,6 +105,10 @@ fn rows(fit: &Fit) -> Vec<Row> {
         rows.push(Row::Coefficient(fit.draws.names[0].clone(), 0));
         at = 1;
     }
+    if let Some(design) = &fit.encoding.design {
+        rows.extend(term_rows(fit, design, at));
+        return rows;
+    }
     for feature in &fit.encoding.features {
         match &feature.coding {
             Coding::Levels { reference, levels, .. } => {
@@ -120,6 +124,22 @@ fn rows(fit: &Fit) -> Vec<Row> {
             _ => rows.push(Row::Coefficient(printable(&feature.column).into_owned(), at)),
         }
         at += feature.width();
+    }
+    rows
+}
+
+/// The lines of a formula's terms: the coefficients of a term with several are indented under it.
+fn term_rows(fit: &Fit, design: &Design, first: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut names = fit.draws.names.iter().enumerate().skip(first);
+    for (term, width) in design.outline() {
+        let is_single = width == 1;
+        if !is_single {
+            rows.push(Row::Heading(printable(&term).into_owned()));
+        }
+        let indent = if is_single { "" } else { "  " };
+        let of_term = names.by_ref().take(width);
+        rows.extend(of_term.map(|(at, name)| Row::Coefficient(format!("{indent}{}", printable(name)), at)));
     }
     rows
 }

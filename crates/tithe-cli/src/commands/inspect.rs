@@ -105,7 +105,14 @@ fn describe_coreset(args: &InspectArgs, coreset: &Coreset) -> String {
     if coreset.encoding.intercept {
         line("", "intercept".to_string());
     }
-    for feature in &coreset.encoding.features {
+    if let Some(design) = &coreset.encoding.design {
+        line("formula", printable(&design.formula).into_owned());
+        for (term, columns) in design.outline() {
+            line("", format!("{}: {}", printable(&term), counted(columns as u64, "coefficient")));
+        }
+    }
+    let features = if coreset.encoding.design.is_some() { &[][..] } else { &coreset.encoding.features };
+    for feature in features {
         let coding = match &feature.coding {
             Coding::Number { center, scale } if (*center, *scale) == (0.0, 1.0) => {
                 "not standardised".to_string()

@@ -153,6 +153,7 @@ impl Feeder<'_> {
         let known = self.stream.fields().unwrap_or_default();
         let text = known.iter().filter(|field| field.kind == tithe::data::block::Kind::Text);
         options.text.extend(text.map(|field| field.name.clone()));
+        options.text.extend(self.columns.text_columns()?);
         options.text.sort();
         options.text.dedup();
         open(names, &options)

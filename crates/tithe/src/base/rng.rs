@@ -48,6 +48,8 @@ pub enum Purpose {
     Check = 13,
     /// The draws that check a calibrated coreset; one stream per set of draws.
     CheckDraws = 14,
+    /// The rows whose quantiles are knots of a formula; one stream per block.
+    Terms = 15,
 }
 
 impl Seed {

@@ -302,7 +302,8 @@ impl Observer for Quiet<'_> {
 }
 
 /// The encoding of all parts, if they agree: the same columns, classes and levels. Means and scales that each part learnt
-/// from its own rows are pooled, and the reference level is the first part's, because rows are kept in the user's units.
+/// from its own rows are pooled, and the reference level is the first part's, because rows are kept in the user's units. With a formula,
+/// means and scales are the first part's.
 fn agreed(parts: &[(String, Coreset)]) -> Result<Encoding> {
     let Some(((first_name, first), others)) = parts.split_first() else {
         return Err(ErrorKind::NoRows { what: "there are no coresets to merge".to_string() }.into());
@@ -315,6 +316,9 @@ fn agreed(parts: &[(String, Coreset)]) -> Result<Encoding> {
         }
     }
     let mut encoding = first.encoding.clone();
+    if encoding.design.is_some() {
+        return Ok(encoding);
+    }
     for (at, feature) in encoding.features.iter_mut().enumerate() {
         if others.iter().any(|(_, other)| other.encoding.features[at].coding != feature.coding) {
             feature.coding = pooled(parts, at, &feature.coding);
@@ -346,11 +350,25 @@ fn difference(first: &Coreset, second: &Coreset) -> Option<String> {
         .or_else(|| differ("the label's positive value", &a.label.positive, &b.label.positive))
         .or_else(|| differ("the label's negative value", &a.label.negative, &b.label.negative))
         .or_else(|| differ("the intercept", &intercept(a), &intercept(b)))
+        .or_else(|| design_difference(a, b))
         .or_else(|| differ("the number of features", &a.features.len(), &b.features.len()))
         .or_else(|| {
             let features = a.features.iter().zip(&b.features).enumerate();
             features.map(|(at, (a, b))| feature_difference(at, a, b, first, second)).find_map(|found| found)
         })
+}
+
+/// The first difference between the terms of two formulas, apart from means and scales.
+fn design_difference(a: &Encoding, b: &Encoding) -> Option<String> {
+    match (&a.design, &b.design) {
+        (None, None) => None,
+        (Some(a), Some(b)) if a.formula != b.formula => {
+            Some(format!("the formula is '{}' in the first and '{}' in the second", a.formula, b.formula))
+        }
+        (Some(a), Some(b)) => (a.unscaled() != b.unscaled())
+            .then(|| "the formula has learnt other levels, knots or polynomials in the second".to_string()),
+        _ => Some("only one of them has a formula".to_string()),
+    }
 }
 
 fn feature_difference(

@@ -55,8 +55,11 @@ impl Coreset {
     }
 
     #[doc(hidden)]
-    /// The rows in the user's own units, row by row: one number for each coefficient but the intercept (text one-hot).
+    /// The rows in the user's own units, row by row: one number for each coefficient but the intercept (text one-hot, or the terms of the formula).
     pub fn own_units(&self) -> Result<Vec<f64>> {
+        if let Some(values) = self.encoding.terms_of(&self.rows.block())? {
+            return Ok(values);
+        }
         let features = &self.encoding.features;
         let width = features.iter().map(Feature::width).sum::<usize>();
         let mut x = vec![0.0; width * self.rows.len()];

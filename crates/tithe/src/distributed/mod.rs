@@ -23,6 +23,7 @@ use crate::data::source::partition::Partition;
 use crate::data::table::{Roles, Table};
 use crate::encoding::full_data::Recognising;
 use crate::encoding::survey::Survey;
+use crate::encoding::{ColumnMoments, LearningTerms};
 use crate::engine::pass::{Pass, Watching};
 use crate::engine::{Engine, EngineSettings, LocalEngine, Missing, default_block_rows};
 use crate::mode::evaluation::EvaluatingCurvature;
@@ -264,6 +265,8 @@ macro_rules! passes {
 
 passes!(
     Survey,
+    LearningTerms<'static>,
+    ColumnMoments<'static>,
     Watching<Grouping<'static>>,
     Watching<GroupingAndEvaluating<'static>>,
     Watching<Selecting<'static>>,

@@ -27,6 +27,14 @@ impl Encoding {
             .iter()
             .find_map(Feature::fault)
             .or_else(|| self.groups.iter().find_map(|f| self.fault_of(f)))
+            .or_else(|| {
+                let levels = self.features.iter().map(|feature| match &feature.coding {
+                    Coding::Levels { .. } => Some(feature.coding.sorted_levels()),
+                    Coding::Groups { .. } => Some(Vec::new()),
+                    _ => None,
+                });
+                self.design.as_ref()?.fault(&levels.collect::<Vec<_>>())
+            })
     }
 
     fn fault_of(&self, factor: &GroupFactor) -> Option<String> {
@@ -91,7 +99,7 @@ mod tests {
             negative: LabelValue::Number(0.0),
             positive: LabelValue::Number(1.0),
         };
-        Encoding { label, weight: None, intercept: true, features, groups: Vec::new(), unseen: Unseen::Error }
+        Encoding { label, weight: None, intercept: true, features, groups: Vec::new(), unseen: Unseen::Error, design: None }
     }
 
     fn feature(column: &str, coding: Coding) -> Feature {

@@ -3,8 +3,10 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize, Serializer};
 
+use super::terms::{Design, DesignInput, Raw};
 use crate::base::error::{ErrorKind, Help, Remedy, Result, Setting};
 use crate::base::math::vectorized;
 use crate::data::block::{Block, Column, row_name};
@@ -18,8 +20,9 @@ pub const INTERCEPT: &str = "intercept";
 /// The transformation of a table into points. It is learnt once, and stored with every coreset and posterior.
 ///
 /// The columns of the model matrix are the intercept (a column of ones) if the model has one, then for each feature one column (number,
-/// boolean) or one column per level except the reference (text).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// boolean) or one column per level except the reference (text). With a formula they are the columns of its terms instead, and the features
+/// are the columns of the data that the terms use.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Encoding {
     /// The label.
     pub label: Label,
@@ -30,11 +33,41 @@ pub struct Encoding {
     /// The features.
     pub features: Vec<Feature>,
     /// The grouping factors, whose columns are among the features.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub groups: Vec<GroupFactor>,
     /// The treatment of levels that did not occur when the encoding was learnt.
-    #[serde(default, skip_serializing_if = "Unseen::is_error")]
+    #[serde(default)]
     pub unseen: Unseen,
+    /// The terms of the formula, if there is one.
+    #[serde(default)]
+    pub design: Option<Design>,
+}
+
+/// The last three fields are left out where they have their defaults, as in files of older versions. Formats without names of fields can
+/// only leave out fields at the end.
+impl Serialize for Encoding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let are_named = serializer.is_human_readable();
+        let has_design = self.design.is_some();
+        let has_unseen = !self.unseen.is_error() || has_design && !are_named;
+        let has_groups = !self.groups.is_empty() || has_unseen && !are_named;
+        let others = [has_groups, has_unseen, has_design].into_iter().filter(|has| *has).count();
+        let mut stored = serializer.serialize_struct("Encoding", 4 + others)?;
+        stored.serialize_field("label", &self.label)?;
+        stored.serialize_field("weight", &self.weight)?;
+        stored.serialize_field("intercept", &self.intercept)?;
+        stored.serialize_field("features", &self.features)?;
+        if has_groups {
+            stored.serialize_field("groups", &self.groups)?;
+        }
+        if has_unseen {
+            stored.serialize_field("unseen", &self.unseen)?;
+        }
+        if let Some(design) = &self.design {
+            stored.serialize_field("design", design)?;
+        }
+        stored.end()
+    }
 }
 
 /// What to do with a level of text that did not occur when the encoding was learnt.
@@ -141,6 +174,14 @@ impl Coding {
         })
     }
 
+    /// All levels, sorted; none if the column is not text.
+    pub(crate) fn sorted_levels(&self) -> Vec<&str> {
+        let Coding::Levels { reference, levels, .. } = self else { return Vec::new() };
+        let mut all: Vec<&str> = levels.iter().chain([reference]).map(String::as_str).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// True if a column of the model matrix is shifted or scaled.
     pub fn is_standardized(&self) -> bool {
         self.transform().any(|transform| transform != (0.0, 1.0))
@@ -189,7 +230,11 @@ impl Feature {
 impl Encoding {
     /// The dimension D of the model.
     pub fn dim(&self) -> usize {
-        usize::from(self.intercept) + self.features.iter().map(Feature::width).sum::<usize>()
+        let width = match &self.design {
+            Some(design) => design.width(),
+            None => self.features.iter().map(Feature::width).sum(),
+        };
+        usize::from(self.intercept) + width
     }
 
     /// The highest index among features named `x1`, `x2`, … (LIBSVM).
@@ -197,9 +242,20 @@ impl Encoding {
         self.features.iter().filter_map(|feature| feature.column.strip_prefix('x')?.parse().ok()).max()
     }
 
-    /// The names of the coefficients: `intercept`, the column, or `column=level`.
+    /// True if a column of the model matrix is shifted or scaled.
+    pub fn is_standardized(&self) -> bool {
+        match &self.design {
+            Some(design) => design.is_standardized(),
+            None => self.features.iter().any(|feature| feature.coding.is_standardized()),
+        }
+    }
+
+    /// The names of the coefficients: `intercept`, the column, or `column=level`; with a formula those of its terms.
     pub fn coefficient_names(&self) -> Vec<String> {
         let intercept = self.intercept.then(|| INTERCEPT.to_string());
+        if let Some(design) = &self.design {
+            return intercept.into_iter().chain(design.names()).collect();
+        }
         let features = self.features.iter().flat_map(|feature| match &feature.coding {
             Coding::Levels { levels, .. } => {
                 levels.iter().map(|level| format!("{}={level}", feature.column)).collect()
@@ -239,7 +295,12 @@ impl Encoding {
 
     fn centers_and_scales(&self) -> impl Iterator<Item = (f64, f64)> {
         let intercept = self.intercept.then_some((0.0, 1.0));
-        intercept.into_iter().chain(self.features.iter().flat_map(|feature| feature.coding.transform()))
+        let terms = self.design.iter().flat_map(Design::columns).map(|column| (column.center, column.scale));
+        let features = if self.design.is_some() { &[][..] } else { &self.features };
+        intercept
+            .into_iter()
+            .chain(terms)
+            .chain(features.iter().flat_map(|feature| feature.coding.transform()))
     }
 
     /// Coefficients on the user's scale: `β_j = θ_j / scale_j`, and the intercept `β_0 = θ_0 − Σ θ_j center_j / scale_j`. Without an
@@ -267,6 +328,20 @@ impl Encoding {
         theta
     }
 
+    /// The columns of the formula's terms for the rows of a block, row by row, neither centred nor scaled; `None` without a formula.
+    pub(crate) fn terms_of(&self, block: &Block) -> Result<Option<Vec<f64>>> {
+        let Some(design) = &self.design else { return Ok(None) };
+        let plain = Encoding { design: Some(design.unscaled()), intercept: false, ..self.clone() };
+        let encoder = plain.unlabelled_encoder(block)?;
+        let mut scratch = encoder.scratch();
+        let mut values = vec![0.0; block.len * design.width()];
+        for (t, rows) in values.chunks_mut((TILE * design.width()).max(1)).enumerate() {
+            let tile = encoder.tile(t, &mut scratch);
+            rows.chunks_mut(design.width()).enumerate().for_each(|(r, row)| tile.copy_row(r, row));
+        }
+        Ok(Some(values))
+    }
+
     /// Returns an error for a row whose label is neither of the two values.
     pub fn check_labels(&self, block: &Block) -> Result<()> {
         match block.columns.get(self.features.len()) {
@@ -292,17 +367,58 @@ impl Encoding {
     ) -> Result<Encoder<'a>> {
         let mut lane = usize::from(self.intercept);
         let mut inputs = Vec::with_capacity(self.features.len());
-        for (feature, column) in self.features.iter().zip(&block.columns) {
-            inputs.push(Input::new(feature, self.unseen, block, column, lane)?);
-            lane += feature.width();
-        }
+        let design = match &self.design {
+            Some(design) => {
+                let design = DesignInput::new(design, self.raw(block)?, lane);
+                design.check(block, |feature| self.features[feature].column.clone())?;
+                Some(design)
+            }
+            None => {
+                for (feature, column) in self.features.iter().zip(&block.columns) {
+                    inputs.push(Input::new(feature, self.unseen, block, column, lane)?);
+                    lane += feature.width();
+                }
+                None
+            }
+        };
         let label = label(block.columns.get(self.features.len()))?;
-        // The rows of a coreset have no weight column; their weights are stored separately.
-        let weights = match (&self.weight, block.columns.get(self.features.len() + 1)) {
+        let weights = self.weights(block);
+        Ok(Encoder { block, dim: self.dim(), intercept: self.intercept, inputs, design, label, weights })
+    }
+
+    /// The weights of a block's rows, if they have any. The rows of a coreset have no weight column; their weights are stored separately.
+    pub(crate) fn weights<'a>(&self, block: &'a Block) -> Option<&'a [f64]> {
+        match (&self.weight, block.columns.get(self.features.len() + 1)) {
             (Some(_), Some(Column::Number(weights))) => Some(&weights[..]),
             _ => None,
+        }
+    }
+
+    /// The values of the features in a block, for the terms of a formula.
+    pub(crate) fn raw<'a>(&'a self, block: &'a Block) -> Result<Vec<Raw<'a>>> {
+        let raw = |(feature, column): (&'a Feature, &'a Column)| match Input::new(
+            feature,
+            self.unseen,
+            block,
+            column,
+            0,
+        )? {
+            Input::None => Ok(Raw::Levels(&[], Vec::new())),
+            Input::Number { values, .. } => Ok(Raw::Numbers(values)),
+            Input::Levels { codes, lanes, .. } => {
+                let Coding::Levels { reference, levels, .. } = &feature.coding else {
+                    return Ok(Raw::Levels(codes, Vec::new()));
+                };
+                // The reference comes between the other levels.
+                let before = levels.partition_point(|level| level < reference);
+                let position = |lane: &Option<usize>| match lane {
+                    Some(lane) => lane + usize::from(*lane >= before),
+                    None => before,
+                };
+                Ok(Raw::Levels(codes, lanes.iter().map(|lane| position(lane) as u32).collect()))
+            }
         };
-        Ok(Encoder { block, dim: lane, intercept: self.intercept, inputs, label, weights })
+        self.features.iter().zip(&block.columns).map(raw).collect()
     }
 }
 
@@ -312,6 +428,7 @@ pub struct Encoder<'a> {
     dim: usize,
     intercept: bool,
     inputs: Vec<Input<'a>>,
+    design: Option<DesignInput<'a>>,
     label: LabelInput<'a>,
     weights: Option<&'a [f64]>,
 }
@@ -501,12 +618,14 @@ pub struct Scratch {
     z: Vec<Lane>,
     w: Lane,
     y: Lane,
+    /// The values that terms of a formula are computed from.
+    terms: Vec<Lane>,
 }
 
 impl Scratch {
     /// Buffers for points of dimension `dim`.
     pub fn new(dim: usize) -> Scratch {
-        Scratch { z: vec![Lane::ZERO; dim], w: Lane::ZERO, y: Lane::ZERO }
+        Scratch { z: vec![Lane::ZERO; dim], w: Lane::ZERO, y: Lane::ZERO, terms: Vec::new() }
     }
 
     /// The signs `y` of the last tile.
@@ -556,6 +675,9 @@ impl Encoder<'_> {
     pub fn tile<'s>(&'s self, t: usize, scratch: &'s mut Scratch) -> Tile<'s> {
         let rows = t * TILE..self.block.len.min((t + 1) * TILE);
         let len = rows.len();
+        if let Some(design) = &self.design {
+            scratch.terms.resize(design.lanes(), Lane::ZERO);
+        }
         vectorized(
             #[inline(always)]
             || self.fill(rows, scratch),
@@ -572,6 +694,9 @@ impl Encoder<'_> {
         }
         for input in &self.inputs {
             input.fill(rows.clone(), &scratch.y, &mut scratch.z);
+        }
+        if let Some(design) = &self.design {
+            design.fill(rows, &scratch.y, &mut scratch.z, &mut scratch.terms);
         }
     }
 
@@ -670,6 +795,7 @@ mod tests {
                 },
             ],
             unseen: Unseen::Error,
+            design: None,
         }
     }
 
@@ -805,7 +931,8 @@ mod tests {
 
     #[test]
     fn an_encoding_survives_json() {
-        for encoding in [encoding(), centred()] {
+        let unseen = Encoding { unseen: Unseen::Reference, ..encoding() };
+        for encoding in [encoding(), centred(), unseen] {
             let text = serde_json::to_string(&encoding).expect("json");
             assert_eq!(serde_json::from_str::<Encoding>(&text).expect("an encoding"), encoding);
             let bytes = rmp_serde::to_vec(&encoding).expect("bytes");

@@ -9,6 +9,28 @@ use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::data::block::{Field, Kind};
 use crate::data::table::Table;
 use crate::encoding::{Coding, Encoding, EncodingSettings, Feature, Standardize, Unseen, unseen_level};
+use crate::formula::{Formula, Syntax};
+
+/// The formula for the columns of a table.
+pub(super) fn expanded(text: &str, table: &Table) -> Result<Formula> {
+    let label = table.label();
+    let columns: Vec<String> =
+        table.features().iter().chain([label]).map(|field| field.name.clone()).collect();
+    let formula = Syntax::parse(text)?.expand(&columns, std::slice::from_ref(&label.name))?;
+    if let Some(group) = formula.groups.first() {
+        return Err(formula.error(group.at, format!("random effects such as {group} are not supported")));
+    }
+    if let Some(offset) = formula.offsets.first() {
+        return Err(formula.error(offset.at, "offsets are not supported"));
+    }
+    match formula.response.as_deref() {
+        Some(response) if response != label.name => {
+            let what = format!("is '{}', but the formula has the label '{response}'", label.name);
+            Err(Error::setting(Setting::Label, what))
+        }
+        _ => Ok(formula),
+    }
+}
 
 /// Learns the encoding. Problems of all columns are reported together, after those that were found before.
 pub(super) fn learn(
@@ -24,8 +46,7 @@ pub(super) fn learn(
     }
     let mut problems: Vec<Error> = checked.err().into_iter().collect();
     let mut warnings = Vec::new();
-    let center =
-        settings.standardize != Standardize::None && settings.intercept && !table.source().is_sparse();
+    let center = settings.is_centred(table.source().is_sparse());
     let mut features = Vec::with_capacity(table.features().len());
     for (field, column) in table.features().iter().zip(&found.columns) {
         let is_group = settings.groups.iter().any(|factor| factor.column == field.name);
@@ -61,6 +82,7 @@ pub(super) fn learn(
         features,
         groups: settings.groups.clone(),
         unseen,
+        design: None,
     };
     if let (false, Some(fault)) = (encoding.groups.is_empty(), encoding.fault()) {
         return Err(Error::setting(Setting::Features, format!("of the hierarchical model: it {fault}")));

@@ -11,9 +11,12 @@ mod moments;
 mod settings;
 mod standardize;
 pub mod survey;
+mod terms;
 mod usable;
 
 pub use coding::*;
 pub use groups::GroupFactor;
 pub use settings::EncodingSettings;
 pub use standardize::Standardize;
+pub use terms::Design;
+pub(crate) use terms::learn::{ColumnMoments, LearningTerms};

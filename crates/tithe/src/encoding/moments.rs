@@ -10,7 +10,7 @@ use crate::data::fingerprint::{Fingerprint, RowHasher, STRIP};
 
 /// Weighted mass, mean and sum of squared deviations.
 #[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
-pub(super) struct Moments {
+pub(crate) struct Moments {
     pub mass: f64,
     pub mean: f64,
     pub squares: f64,
@@ -120,6 +120,15 @@ impl MomentSums {
         );
     }
 
+    /// Adds rows. Their number must be a multiple of [`LANES`], except in the last call.
+    pub fn add_rows(&mut self, values: &[f64], weights: Option<&[f64]>) {
+        self.look_for_other_values(values);
+        match weights {
+            Some(weights) => self.add_weighted(values, weights),
+            None => self.add(values),
+        }
+    }
+
     pub fn moments(&self) -> Moments {
         let Some(shift) = self.shift else { return Moments::default() };
         let [mass, sum, squares] = [self.mass, self.sum, self.squares].map(|sums| sums.iter().sum::<f64>());
@@ -147,12 +156,7 @@ pub(super) fn sweep(
     let hashes = &mut hashes[..rows.len()];
     for (c, column) in block.columns.iter().enumerate() {
         if let (Column::Number(values), Some(sums)) = (column, sums.get_mut(c)) {
-            let values = &values[rows.clone()];
-            sums.look_for_other_values(values);
-            match weights {
-                Some(weights) => sums.add_weighted(values, &weights[rows.clone()]),
-                None => sums.add(values),
-            }
+            sums.add_rows(&values[rows.clone()], weights.map(|weights| &weights[rows.clone()]));
         }
         hasher.add(c, rows.clone(), hashes);
     }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, Result, Setting};
 use crate::encoding::{Coding, Encoding, Feature, GroupFactor, Standardize, Unseen};
+use crate::formula::Formula;
 
 /// Settings of the encoding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +26,9 @@ pub struct EncodingSettings {
     pub known: Option<Encoding>,
     /// The treatment of levels that did not occur when the encoding was learnt.
     pub unseen: Unseen,
+    /// The formula, such as `y ~ age * city + bs(income, df=5)`. It decides about the intercept. Without one, every feature is a term.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub formula: Option<String>,
 }
 
 impl Default for EncodingSettings {
@@ -37,11 +41,23 @@ impl Default for EncodingSettings {
             groups: Vec::new(),
             known: None,
             unseen: Unseen::Error,
+            formula: None,
         }
     }
 }
 
 impl EncodingSettings {
+    /// The same settings with the intercept of a formula.
+    pub(super) fn with(&self, formula: Option<&Formula>) -> EncodingSettings {
+        let intercept = formula.map_or(self.intercept, |formula| formula.fixed.intercept);
+        EncodingSettings { intercept, ..self.clone() }
+    }
+
+    /// Whether columns are centred.
+    pub(super) fn is_centred(&self, is_sparse: bool) -> bool {
+        self.standardize != Standardize::None && self.intercept && !is_sparse
+    }
+
     #[doc(hidden)]
     /// Returns an error if a setting contradicts a known encoding, which is used unchanged.
     pub fn check_against(
@@ -59,6 +75,8 @@ impl EncodingSettings {
             }
             Standardize::None => feature.coding.is_standardized(),
         };
+        let is_other = |feature: &Feature| known.design.is_none() && is_other(feature);
+        let of_known = known.design.as_ref().map(|design| &design.formula);
         let others = |named: &[String]| named.len() != known.features.len() || !named.iter().all(is_feature);
         let contradictions = [
             (Setting::Label, label.is_some_and(|label| label != known.label.column)),
@@ -69,6 +87,7 @@ impl EncodingSettings {
             (Setting::Features, features.is_some_and(others)),
             (Setting::Exclude, exclude.iter().any(is_feature)),
             (Setting::Intercept, !self.intercept && known.intercept),
+            (Setting::Formula, self.formula.is_some() && self.formula.as_ref() != of_known),
             (Setting::Standardize, known.features.iter().any(is_other)),
         ];
         match contradictions.iter().find(|(_, found)| *found) {

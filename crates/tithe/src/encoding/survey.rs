@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::found::{
     ColumnFound, Found, NUMBERS_KEPT, number_feature, number_label, text_column, weight_column,
 };
-use super::learn::{fitting, learn};
+use super::learn::{expanded, fitting, learn};
 use super::moments::{MomentSums, Moments, sweep};
+use super::terms::collinear;
+use super::terms::learn::{TermSettings, with_formula};
 use super::usable::{check, no_rows, nothing_in};
 use crate::base::error::Result;
 use crate::base::rng::{Purpose, Seed};
@@ -66,6 +68,9 @@ pub fn survey(
 ) -> Result<Learnt> {
     let table = engine.table();
     let features = table.features().len();
+    let formula = settings.formula.as_deref().filter(|_| settings.known.is_none());
+    let formula = formula.map(|text| expanded(text, table)).transpose()?;
+    let settings = &settings.with(formula.as_ref());
     let most_levels = most_levels(table, settings);
     let pass = Survey { features, most_levels, races: Races::new(1000 * clusters), seed };
     let found = engine.run(&pass)?.ok_or_else(|| no_rows(nothing_in(table)))?;
@@ -77,6 +82,19 @@ pub fn survey(
             (fitting(known, settings.unseen, table, &found, &row_name)?, Vec::new())
         }
         None => learn(table, &found, settings, checked, &row_name)?,
+    };
+    let (encoding, warnings) = match &formula {
+        Some(formula) => {
+            let terms = TermSettings {
+                standardize: settings.standardize,
+                is_centred: settings.is_centred(table.source().is_sparse()),
+                max_levels: settings.max_levels,
+                seed,
+            };
+            let (encoding, more) = with_formula(engine, encoding, formula, &terms)?;
+            (encoding, [warnings, more].concat())
+        }
+        None => (encoding, warnings),
     };
     encoding.distinct_names()?;
     let moments = table.features().iter().zip(&found.columns).map(|(field, column)| {
@@ -95,6 +113,10 @@ pub fn survey(
     });
     let picks = finish(found.picks)?;
     let clustering_picks = fewer.map_or_else(|| Ok(picks.clone()), finish)?;
+    let warnings = match &formula {
+        Some(_) => warnings.into_iter().chain(collinear::warning(&encoding, &picks.rows.block())?).collect(),
+        None => warnings,
+    };
     Ok(Learnt {
         encoding,
         rows_read: found.rows_read,

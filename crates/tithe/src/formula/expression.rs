@@ -98,7 +98,8 @@ impl Operator {
         Operator::SYMBOLS.iter().find(|(_, known)| *known == symbol).map(|(operator, _)| *operator)
     }
 
-    fn symbol(self) -> &'static str {
+    /// Its symbol.
+    pub(crate) fn symbol(self) -> &'static str {
         Operator::SYMBOLS.iter().find(|(operator, _)| *operator == self).map_or("", |(_, symbol)| symbol)
     }
 

@@ -84,6 +84,27 @@ impl std::fmt::Display for GroupTerm {
 }
 
 impl Formula {
+    /// The columns besides the response, in order of first use.
+    pub fn columns(&self) -> Vec<String> {
+        let mut columns: Vec<String> = Vec::new();
+        let mut add = |name: &str| {
+            if !columns.iter().any(|known| known == name) {
+                columns.push(name.to_string());
+            }
+        };
+        let groups = self.groups.iter().map(|group| &group.terms);
+        for terms in [&self.fixed].into_iter().chain(groups) {
+            terms
+                .terms
+                .iter()
+                .flat_map(|term| &term.factors)
+                .for_each(|factor| factor.columns(&mut |name, _| add(name)));
+        }
+        self.offsets.iter().for_each(|offset| offset.columns(&mut |name, _| add(name)));
+        self.groups.iter().flat_map(|group| &group.factor).for_each(|name| add(name));
+        columns
+    }
+
     /// An error about the character at position `at` of this formula.
     pub fn error(&self, at: usize, what: impl Into<String>) -> Error {
         error(&self.text, at, what, None)

@@ -16,6 +16,7 @@ use crate::data::table::Roles;
 use crate::encoding::EncodingSettings;
 use crate::encoding::{Encoding, Standardize, Unseen};
 use crate::engine::Missing;
+use crate::formula::Syntax;
 use crate::mcmc::{Sampler, Settings};
 use crate::model::PriorChoice;
 use crate::results::fit::FitSettings;
@@ -109,6 +110,8 @@ impl FromStr for Decimal {
 /// Which columns are used, and how they enter the model.
 #[derive(Clone, Debug, Default)]
 pub struct ColumnOptions {
+    /// The formula of the model, instead of features and an intercept.
+    pub formula: Option<String>,
     /// The column with the two classes.
     pub label: Option<String>,
     /// The column with the weights of the rows.
@@ -132,10 +135,42 @@ pub struct ColumnOptions {
 }
 
 impl ColumnOptions {
+    /// The formula, read; reports options that contradict it.
+    fn formula(&self) -> Result<Option<Syntax>> {
+        let Some(text) = &self.formula else { return Ok(None) };
+        let syntax = Syntax::parse(text)?;
+        let others = [
+            (Setting::Features, self.features.is_some()),
+            (Setting::Intercept, self.intercept == Some(false)),
+        ];
+        if let Some((setting, _)) = others.iter().find(|(_, is_given)| *is_given) {
+            let help = match setting {
+                Setting::Intercept => "write 0 + after the ~ for a model without intercept",
+                _ => "name the columns in the formula",
+            };
+            return Err(Error::setting(*setting, "has no effect with a formula")
+                .with_help([Remedy::Omit(*setting), help.into()]));
+        }
+        match (syntax.response(), &self.label) {
+            (Some(response), Some(label)) if response != label => {
+                let what = format!("is '{label}', but the formula has the label '{response}'");
+                Err(Error::setting(Setting::Label, what).with_help(Remedy::Omit(Setting::Label)))
+            }
+            _ => Ok(Some(syntax)),
+        }
+    }
+
+    /// The columns that the formula uses by their levels, which are read as text.
+    pub fn text_columns(&self) -> Result<Vec<String>> {
+        Ok(self.formula()?.map_or(Vec::new(), |formula| formula.categorical_columns()))
+    }
+
     /// The roles of the columns of a source. LIBSVM files call their label `label`; otherwise the user must name it.
     pub fn roles(&self, source: &dyn Source) -> Result<Roles> {
-        let label = match &self.label {
-            Some(label) => label.clone(),
+        let formula = self.formula()?;
+        let response = formula.as_ref().and_then(Syntax::response);
+        let label = match self.label.as_deref().or(response) {
+            Some(label) => label.to_string(),
             None if source.is_sparse() => "label".to_string(),
             None => {
                 let names: Vec<&str> =
@@ -147,12 +182,22 @@ impl ColumnOptions {
                 return Err(Error::setting(Setting::Label, what));
             }
         };
-        Ok(Roles {
-            label,
-            weight: self.weight.clone(),
-            features: self.features.clone(),
-            exclude: self.exclude.clone(),
-        })
+        let features = match formula {
+            None => self.features.clone(),
+            Some(formula) => {
+                let names: Vec<String> = source.fields().iter().map(|field| field.name.clone()).collect();
+                let others: Vec<String> =
+                    self.exclude.iter().chain(&self.weight).chain([&label]).cloned().collect();
+                let mut columns = formula.expand(&names, &others)?.columns();
+                if columns.is_empty() {
+                    return Err(Error::setting(Setting::Formula, "must name a column besides the label"));
+                }
+                // As without a formula: whoever passes an array later passes its columns in this order.
+                columns.sort_by_key(|column| names.iter().position(|name| name == column));
+                Some(columns)
+            }
+        };
+        Ok(Roles { label, weight: self.weight.clone(), features, exclude: self.exclude.clone() })
     }
 
     /// How columns enter the model; reports options that contradict the known encoding.
@@ -163,6 +208,7 @@ impl ColumnOptions {
             standardize: self.standardize.unwrap_or(usual.standardize),
             positive: self.positive.clone(),
             max_levels: self.max_levels.unwrap_or(usual.max_levels),
+            formula: self.formula()?.and(self.formula.clone()),
             ..usual
         };
         if let Some(known) = &self.known {

@@ -58,11 +58,7 @@ struct NamedPrior {
 
 /// The name of the scale that the priors refer to.
 pub fn prior_scale(encoding: &Encoding) -> &'static str {
-    if encoding.features.iter().any(|feature| feature.coding.is_standardized()) {
-        "standardised"
-    } else {
-        "own"
-    }
+    if encoding.is_standardized() { "standardised" } else { "own" }
 }
 
 /// The name of a column that is not a coefficient, made different from all coefficients.

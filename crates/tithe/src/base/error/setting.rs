@@ -28,6 +28,8 @@ pub enum Setting {
     ZeroBased,
     /// The names of an array's columns.
     Columns,
+    /// The formula of the model.
+    Formula,
     /// The column with the two classes.
     Label,
     /// The class that is counted as positive.
@@ -163,6 +165,7 @@ names! {
     NullValues = "null_values",
     ZeroBased = "zero_based",
     Columns = "columns",
+    Formula = "formula",
     Label = "label",
     Positive = "positive",
     Weight = "weight",
