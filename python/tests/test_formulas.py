@@ -1,7 +1,7 @@
 """Model matrices of formulas against formulaic, an independent implementation.
 
-``bs`` and ``poly`` follow formulaic (and so R and patsy); ``ns`` follows R's package splines, which formulaic does not have, and is
-compared with a transcription of R's source to SciPy.
+``bs`` and ``poly`` follow formulaic (and so R and patsy). ``ns`` follows R's package splines; formulaic has none,
+so it is compared with a transcription of R's source to SciPy.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import scipy.interpolate
 import scipy.linalg
+
 import tithe
 
 if TYPE_CHECKING:
@@ -212,6 +213,135 @@ def test_natural_splines_are_those_of_r(kind: str) -> None:
         ours, rows, _ = _matrix(table, formula)
         theirs = _natural(x, list(inner), x.min(), x.max())
         assert np.abs(ours - theirs[rows]).max() < 1e-12, formula
+
+
+def test_terms_are_those_of_materialised_columns() -> None:
+    """The same rows, weights, means and scales, to the last bit."""
+    table = TABLES["wide range"]
+    formula = "y ~ u + v + a + I(u^2) + sqrt(p) + u:v + a:v"
+    ours = tithe.build(table, formula=formula, size=200, progress=False)
+    made = table.assign(
+        square=table.u * table.u,
+        root=np.sqrt(table.p),
+        product=table.u * table.v,
+        a2=(table.a == "a2") * table.v,
+        a3=(table.a == "a3") * table.v,
+    )
+    features = ["u", "v", "a", "square", "root", "product", "a2", "a3"]
+    theirs = tithe.build(made, label="y", features=features, size=200, progress=False)
+    for name in ["rows", "weights", "center", "scale", "X", "y"]:
+        assert np.array_equal(getattr(ours, name), getattr(theirs, name)), name
+    assert ours.certificate is not None
+    assert ours.certificate == theirs.certificate
+
+
+def test_a_formula_works_from_build_to_prediction() -> None:
+    table = TABLES["normal"]
+    formula = "y ~ a * u + a:b + bs(p, df=5)"
+    core = tithe.build(table, formula=formula, size=300, progress=False)
+    assert core.feature_names[:3] == ["a=a2", "a=a3", "u"]
+    assert "bs(p)[5]" in core.feature_names
+    posterior = core.fit(chains=2, draws=300, warmup=300, progress=False)
+    assert posterior.verify(table, progress=False).verdict == "indistinguishable"
+    # Predictions are those of the matrix.
+    draws = posterior.draws.reshape(-1, len(posterior.coefficients))
+    margins = core.X @ draws[:, 1:].T + draws[:, 0]
+    predicted = posterior.predict_proba(table.iloc[core.rows], progress=False)[:, 1]
+    assert np.abs(predicted - (1 / (1 + np.exp(-margins))).mean(axis=1)).max() < 1e-9
+    # The least and the largest value may be exceeded in new data.
+    beyond = table.head(3).assign(p=[0.0, 100.0, 50.0])
+    assert np.isfinite(posterior.predict_proba(beyond, progress=False)).all()
+    with pytest.raises(tithe.CellError, match="row 2, column 'a': the level 'new'"):
+        posterior.predict_proba(table.head(3).assign(a=["a1", "new", "a2"]), progress=False)
+    unseen = table.head(3).assign(a=["a1", "new", "a2"])
+    assert np.isfinite(posterior.predict_proba(unseen, unseen="reference", progress=False)).all()
+
+
+def test_streams_and_merges_use_the_formula() -> None:
+    table = TABLES["normal"]
+    formula = "y ~ a * u + poly(v, 2)"
+    stream = tithe.Stream(formula=formula, size=150, block=300, progress=False)
+    for start in range(0, len(table), 250):
+        stream.add(table[start : start + 250])
+    assert stream.snapshot().coefficients[-2:] == ["a=a2:u", "a=a3:u"]
+    first = tithe.build(table[:450], formula=formula, size=100, progress=False)
+    other = tithe.build(table[450:], formula=formula, size=100, progress=False)
+    with pytest.raises(tithe.EncodingMismatchError, match="other levels, knots or polynomials"):
+        tithe.merge([first, other], progress=False)
+    same = tithe.build(table[450:], encoding=first, size=100, progress=False)
+    assert tithe.merge([first, same], size=100, progress=False).coefficients == first.coefficients
+
+
+def test_arrays_and_the_estimator_take_formulas() -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(2000, 4))
+    y = (rng.random(2000) < 1 / (1 + np.exp(-X[:, 2] * X[:, 0]))).astype(int)
+    core = tithe.build(X, y, formula="clicked ~ x3 * x1", size=200, progress=False)
+    assert core.coefficients == ["intercept", "x3", "x1", "x3:x1"]
+    model = tithe.LogisticRegression(size=300, formula="~ x3 * x1", random_state=0, draws=200, warmup=200).fit(X, y)
+    plain = tithe.LogisticRegression(size=300, random_state=0, draws=200, warmup=200).fit(X, y)
+    assert model.score(X, y) > plain.score(X, y) + 0.1
+    columns = np.column_stack([X, X[:, 2] * X[:, 0]])
+    theirs = tithe.LogisticRegression(size=300, random_state=0, draws=200, warmup=200).fit(columns[:, [2, 0, 4]], y)
+    assert np.abs(model.predict_proba(X) - theirs.predict_proba(columns[:, [2, 0, 4]])).max() < 0.02
+
+
+def test_effects_are_predictions_on_a_grid() -> None:
+    table = TABLES["normal"]
+    core = tithe.build(table, formula="y ~ bs(p, df=4) * a", size=300, progress=False)
+    posterior = core.fit(chains=2, draws=200, warmup=200, progress=False)
+    effect = posterior.effect("p", by="a", values=[1.0, 2.0])
+    assert list(effect.columns) == ["p", "a", "mean", "lower", "upper"]
+    assert len(effect) == 2 * 3
+    expected = posterior.predict_proba(effect[["p", "a"]], progress=False)[:, 1]
+    assert np.array_equal(effect["mean"], expected)
+    assert ((effect["lower"] < effect["mean"]) & (effect["mean"] < effect["upper"])).all()
+    assert len(posterior.effect("a")) == 3
+    with pytest.raises(tithe.ColumnError, match="'q' is not a column of the model"):
+        posterior.effect("q")
+
+
+@pytest.mark.parametrize(
+    ("formula", "error", "message"),
+    [
+        ("y ~ u + pp", tithe.FormulaError, r"no column 'pp'.*\n  y ~ u \+ pp\n          \^"),
+        ("y ~ u + C(a, ref='a9')", tithe.FormulaError, r"no level 'a9' \(did you mean 'a1'"),
+        ("y ~ (u + v", tithe.FormulaError, r"this '\(' is never closed"),
+        ("y ~ u + lgg(p)", tithe.FormulaError, r"no function 'lgg' \(did you mean 'log'"),
+        ("y ~ log(u)", tithe.ColumnError, r"log\(u\) is undefined in row \d+, where u = -"),
+        ("y ~ u + log(a)", tithe.FormulaError, "column 'a' is text, but a number is needed"),
+        ("y ~ bs(u, df=2)", tithe.FormulaError, "'df' is at least 3"),
+        ("y ~ bs(u, knots=[99])", tithe.FormulaError, "knots are between the least value"),
+        ("y ~ bs(u, dff=3)", tithe.FormulaError, "bs has no argument 'dff'"),
+        ("y ~ 1", tithe.SettingError, "formula must name a column"),
+        ("y ~ u + (1 | a)", tithe.FormulaError, "random effects such as"),
+        ("y ~ u + offset(v)", tithe.FormulaError, "offsets are not supported"),
+        ("z ~ u", tithe.FormulaError, "no column 'z'"),
+    ],
+)
+def test_formulas_that_cannot_be_used(formula: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        tithe.build(TABLES["normal"], formula=formula, size=100, progress=False)
+
+
+def test_settings_that_contradict_a_formula() -> None:
+    for settings in [{"label": "a"}, {"features": ["v"]}, {"intercept": False}]:
+        with pytest.raises(tithe.SettingError):
+            tithe.build(TABLES["normal"], formula="y ~ u", size=100, progress=False, **settings)
+
+
+def test_an_interaction_with_too_many_cells_is_refused() -> None:
+    rng = np.random.default_rng(4)
+    table = pd.DataFrame({name: rng.integers(0, 1000, size=40_000).astype(str) for name in ["g", "h"]})
+    table["y"] = rng.integers(0, 2, size=len(table))
+    with pytest.raises(tithe.ColumnError, match="column 'g:h': more than 10000 combinations"):
+        tithe.build(table, formula="y ~ g:h", size=100, max_levels=1000, progress=False)
+
+
+def test_collinear_terms_are_named() -> None:
+    with pytest.warns(tithe.TitheWarning, match=r"linear combinations of other columns.*I\(u \+ v\)"):
+        core = tithe.build(TABLES["normal"], formula="y ~ u + v + I(u + v)", size=100, progress=False)
+    assert core.certificate is not None
 
 
 def test_intervals_have_indicators() -> None:

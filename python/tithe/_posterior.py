@@ -14,6 +14,7 @@ import numpy.typing as npt
 from . import _native
 from ._arrow import ArrowTable
 from ._data import DataLike, Path, Vector, array_columns, native, reading, streamed
+from ._effects import effect, plot_effect
 from ._errors import InputTypeError, SettingError
 from ._extras import needed_for
 from ._options import Option, ReadOptions, checked, optional, real, takes, truth, whole, word
@@ -21,6 +22,7 @@ from ._progress import Watcher
 from ._show import count, counted, described, number, table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Unpack
 
     import pandas
@@ -209,6 +211,40 @@ class Posterior(ArrowTable[_native.Posterior]):
         if plot is None:
             raise SettingError(f"kind must be a plot of ArviZ {arviz.__version__}, but is '{kind}'")
         return plot(self.to_arviz(), **settings)
+
+    def effect(
+        self,
+        column: str,
+        *,
+        by: str | None = None,
+        values: Sequence[Any] | None = None,
+        at: Mapping[str, Any] | None = None,
+        interval: float = 0.9,
+    ) -> pandas.DataFrame:
+        """Predict the probability of the positive class where one column varies, as a data frame.
+
+        The other columns are held at their means (0 if they were not centred), 0/1 columns at 0 and text at its
+        reference level, or at the values in ``at``. ``by`` names a second column: text gives one curve per level,
+        numbers one at the mean and one a standard deviation to each side. Splines, polynomials and interactions of a
+        formula show their joint effect. ``values`` are the values of the column, by default two standard deviations to
+        both sides of the mean, or all levels.
+        """
+        return effect(self, column, by, values, at, interval)
+
+    def plot_effect(
+        self,
+        column: str,
+        *,
+        by: str | None = None,
+        values: Sequence[Any] | None = None,
+        at: Mapping[str, Any] | None = None,
+        interval: float = 0.9,
+        ax: Any = None,
+    ) -> Any:
+        """Plot :meth:`effect` with bands for the intervals, on Matplotlib axes; returns the axes."""
+        table = self.effect(column, by=by, values=values, at=at, interval=interval)
+        facts = self._facts["encoding"]["label"]
+        return plot_effect(table, column, by, f"{facts['column']} = {facts['positive']}", ax)
 
     def _rows_of(self, coreset: Coreset | None) -> Coreset | None:
         """The coreset that the posterior was fitted to, as far as it is known."""

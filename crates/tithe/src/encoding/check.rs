@@ -99,7 +99,15 @@ mod tests {
             negative: LabelValue::Number(0.0),
             positive: LabelValue::Number(1.0),
         };
-        Encoding { label, weight: None, intercept: true, features, groups: Vec::new(), unseen: Unseen::Error, design: None }
+        Encoding {
+            label,
+            weight: None,
+            intercept: true,
+            features,
+            groups: Vec::new(),
+            unseen: Unseen::Error,
+            design: None,
+        }
     }
 
     fn feature(column: &str, coding: Coding) -> Feature {

@@ -346,6 +346,7 @@ mod tests {
                 coding: Coding::Number { center: 0.0, scale: 1.0 },
             }],
             unseen: Unseen::Error,
+            design: None,
         };
         let pooling = Pooling {
             encoding: Cow::Borrowed(&encoding),
