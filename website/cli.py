@@ -66,8 +66,10 @@ def command_line() -> str:
     """The page of the command line: a section per command, a definition list per group of options."""
     words = [
         "# Command line",
-        "`tithe COMMAND --help` prints the same, and `tithe man` a manual page. Exit codes: 0 success, 1 an error or "
-        "(with `--strict`) a warning, 2 a command that is not understood.",
+        (
+            "`tithe COMMAND --help` prints the same, and `tithe man` a manual page. Exit codes: 0 success, 1 an error "
+            "or (with `--strict`) a warning, 2 a command that is not understood."
+        ),
         "\n".join(f"- [`tithe {name}`](#{name}): {escaped(meaning)}" for name, meaning in commands()),
     ]
     for name, meaning in commands():

@@ -12,8 +12,8 @@ from mkdocs.structure.files import File
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "website"))
 
-from cli import command_line
-from options import options
+from cli import command_line  # noqa: E402
+from options import options  # noqa: E402
 
 
 def on_config(config):

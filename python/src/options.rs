@@ -122,6 +122,7 @@ pub fn stream_options(options: &Options<'_>) -> PyResult<StreamOptions> {
     Ok(StreamOptions {
         block: given(options, "block")?,
         warmup_rows: given(options, "warmup_rows")?,
+        half_life: given(options, "half_life")?,
         unseen: parsed(options, "unseen")?,
     })
 }

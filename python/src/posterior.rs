@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyDict};
 use serde_json::json;
 use tithe::data::sink::Output;
-use tithe::data::source::Input;
+use tithe::data::source::{Input, OpenOptions};
 use tithe::encoding::full_data::open_with;
 use tithe::engine::LocalEngine;
 use tithe::mcmc::draws::{Chain, Stats};
@@ -17,7 +17,7 @@ use tithe::results::file::{
 };
 use tithe::results::fit::Fit;
 use tithe::results::one_step::verify_and_correct;
-use tithe::results::predict::{PredictSettings, Prediction, probabilities};
+use tithe::results::predict::{PredictSettings, Prediction, log_odds, probabilities};
 use tithe::results::verify::{Verification, VerifySettings, verify as verify_against};
 
 use crate::data::Data;
@@ -161,6 +161,24 @@ impl Posterior {
             PyArray1::from_vec(py, found.iter().map(fact).collect::<Vec<f64>>())
         };
         Ok((column(|p| p.mean), column(|p| p.sd), column(|p| p.lower), column(|p| p.upper)))
+    }
+
+    /// The log-odds of the positive class for every row, each under the draw with the given number.
+    fn log_odds<'py>(
+        &self,
+        data: &Data,
+        draws: Vec<usize>,
+        unseen: &str,
+        watcher: &Bound<'py, PyAny>,
+    ) -> PyResult<Column<'py>> {
+        let py = watcher.py();
+        let (opener, fit, unseen) = (data.opener(), self.0.clone(), parse(py, unseen)?);
+        let found = run(watcher, move |watch| {
+            let budget = opener.budget(None);
+            let options = OpenOptions::default();
+            log_odds(&fit, &options, |options| opener.open(options, budget, watch), &draws, unseen, watch)
+        })?;
+        Ok(PyArray1::from_vec(py, found))
     }
 }
 

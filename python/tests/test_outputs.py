@@ -210,3 +210,22 @@ def test_priors_and_settings_arrive(core):
     assert posterior.priors["x2"] == "cauchy:2.5" and posterior.priors["intercept"] == "normal:10"
     assert posterior.draws.shape == (2, 300, 11)
     assert abs(posterior.mean[1]) < 0.2 < posterior.mean[2]
+
+
+def test_actions_are_sampled_as_often_as_they_are_best(posterior, matrix):
+    X = matrix[0][:3]
+    beta = posterior.draws.reshape(-1, len(posterior.coefficients))
+    best = (beta[:, :1] + beta[:, 1:] @ X.T).argmax(axis=1)
+    expected = np.bincount(best, minlength=3) / len(best)
+    count = 4_000
+    chosen = posterior.sample_action(np.tile(X, (count, 1)), groups=np.repeat(np.arange(count), 3), seed=2)
+    assert (chosen // 3 == np.arange(count)).all()
+    found = np.bincount(chosen % 3, minlength=3) / count
+    # Five standard errors of a fixed seed.
+    assert np.abs(found - expected).max() < 5 * np.sqrt(0.25 / count)
+    assert posterior.sample_action(X, seed=5) == posterior.sample_action(X, seed=5)
+    for wrong in ("data.parquet", X[:0]):
+        with pytest.raises(tithe.InputTypeError, match="actions must be"):
+            posterior.sample_action(wrong)
+    with pytest.raises(tithe.SettingError, match="groups must have a value"):
+        posterior.sample_action(X, groups=[1, 2])

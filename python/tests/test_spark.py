@@ -228,7 +228,7 @@ def _slow(task, names):
 
 def test_outcomes_of_many_partitions_are_joined_on_the_workers(frame, monkeypatch):
     plain = tithe.spark.build(frame, label="y", exclude=["tags"], method="uniform", size=100, block_rows=ROWS)
-    monkeypatch.setattr(tithe.spark, "_JOINED", 3)
+    monkeypatch.setattr(tithe.spark, "JOINED", 3)
     joined = tithe.spark.build(frame, label="y", exclude=["tags"], method="uniform", size=100, block_rows=ROWS)
     np.testing.assert_array_equal(plain.rows, joined.rows)
 

@@ -518,3 +518,58 @@ def test_arrays_of_which_some_columns_are_left_out(matrix):
         stream.add(X[:, :9], y)
         with pytest.raises(tithe.ColumnError, match="X has 10 features, but the stream has 9"):
             stream.add(X, y)
+
+
+def test_with_a_half_life_old_rows_count_less():
+    block, half_life, blocks = 2_000, 3_000, 7
+    X, y = tithe.generate("mixture", blocks * block + 500, seed=3)
+    # The relation changes in the course of the data, so weights matter.
+    changed = np.arange(len(y)) > 4 * block
+    X[changed, 0] *= 0.7
+    X[changed, 1] += 0.5
+    with tithe.Stream(size=400, block=block, half_life=half_life) as stream:
+        stream.add(X, y)
+        core = stream.snapshot()
+    assert core.provenance["composition"]["half_life"] == half_life
+    # A row's age is the number of rows in later blocks.
+    end = np.minimum((np.arange(len(y)) // block + 1) * block, len(y))
+    weights = 0.5 ** ((len(y) - end) / half_life)
+    assert core.provenance["mass"] == pytest.approx(weights.sum(), rel=1e-9)
+    expected = tithe.build(X, y, weight=weights, size=1000).fit(seed=1)
+    found = core.fit(seed=1)
+    # The stream is standardised by its first block and the build by all rows, so the priors differ a little.
+    assert np.abs((found.mean - expected.mean) / expected.sd).max() < 0.15
+    assert np.abs(found.sd / expected.sd - 1).max() < 0.1
+    unweighted = tithe.build(X, y, size=1000).fit(seed=1)
+    assert np.abs((unweighted.mean - expected.mean) / expected.sd).max() > 1
+    assert np.abs(unweighted.sd / expected.sd - 1).max() > 0.4
+    with pytest.raises(tithe.OtherDataError, match="half-life of 3000 rows"):
+        found.verify(X, y)
+
+
+def test_a_half_life_is_part_of_the_state(tmp_path):
+    X, y = tithe.generate("mixture", 9_000)
+    options = {"size": 200, "block": 1_000, "half_life": 2_500.0}
+    whole = tithe.Stream(**options)
+    whole.add(X, y)
+    with tithe.Stream(tmp_path / "state", **options) as stream:
+        stream.add(X[:4_300], y[:4_300])
+    with pytest.raises(tithe.StateError, match=r"half-life is 2500.0 in the state and none now"):
+        tithe.Stream(tmp_path / "state", size=200, block=1_000)
+    with tithe.Stream(tmp_path / "state", **options) as stream:
+        stream.add(X[4_300:], y[4_300:])
+        assert stream.snapshot() == whole.snapshot()
+    assert tithe.Stream.read_snapshot(tmp_path / "state") == whole.snapshot()
+    for wrong in (0, -1, float("inf")):
+        with pytest.raises(tithe.SettingError, match="half_life must be a number of rows"):
+            tithe.Stream(half_life=wrong)
+
+
+def test_a_stream_forgets_for_ever():
+    """After many half-lives the mass is that of a geometric series, and coresets that faded are dropped."""
+    block, half_life = 100, 50
+    stream = tithe.Stream(size=50, block=block, half_life=half_life)
+    X, y = tithe.generate("mixture", 40 * block)
+    stream.add(X, y)
+    share = 0.5 ** (block / half_life)
+    assert stream.snapshot().provenance["mass"] == pytest.approx(block / (1 - share), rel=1e-6)

@@ -89,7 +89,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Import scikit-learn and Spark only when they are used.
+    # Import scikit-learn and engines only when they are used.
     if name in ("CoresetSampler", "LogisticRegression"):
         if _find_spec("sklearn") is None:
             # `from tithe import *` must work without it.
@@ -97,8 +97,8 @@ def __getattr__(name: str) -> Any:
         from . import _sklearn
 
         return getattr(_sklearn, name)
-    if name == "spark":
-        return _import_module("tithe.spark")
+    if name in ("dask", "ray", "spark"):
+        return _import_module(f"tithe.{name}")
     raise AttributeError(f"module 'tithe' has no attribute '{name}'")
 
 

@@ -56,6 +56,7 @@ class Posterior:
     def predict(
         self, data: Data, options: Options, interval: float, unseen: str, missing: str, watcher: Watcher
     ) -> tuple[Floats, Floats, Floats, Floats]: ...
+    def log_odds(self, data: Data, draws: Sequence[int], unseen: str, watcher: Watcher) -> Floats: ...
 
 class Stream:
     @staticmethod

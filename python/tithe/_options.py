@@ -459,8 +459,24 @@ class BuildOptions(
     """The options of :func:`tithe.build`."""
 
 
+class PassOptions(BuildOptions, total=False):
+    """The options of a build whose passes run on a cluster."""
+
+    weight: Annotated[str | None, Option(None, optional(column), "The column of weights, if the data is weighted.")]
+
+
 class StreamOptions(ColumnOptions, SelectionOptions, StreamBlockOptions, FileOptions, ThreadOptions, total=False):
     """The options of :class:`tithe.Stream`."""
+
+    half_life: Annotated[
+        float | None,
+        Option(
+            None,
+            optional(real),
+            "Forget: every row loses half of its weight in each ``half_life`` further rows, so that old data fades "
+            "towards the prior. By default rows keep their weights.",
+        ),
+    ]
 
 
 class MergeOptions(SelectionOptions, ThreadOptions, total=False):

@@ -286,6 +286,56 @@ class Posterior(ArrowTable[_native.Posterior]):
         _, _, lower, upper = self._predict(data, interval, unseen, missing, threads, progress)
         return np.column_stack([lower, upper])
 
+    def sample_action(
+        self,
+        actions: DataLike,
+        *,
+        groups: Vector | None = None,
+        unseen: Literal["error", "reference"] = "error",
+        seed: int | None = None,
+    ) -> Any:
+        """Choose actions by Thompson sampling: each with the probability that it is the best.
+
+        ``actions`` is a table or an array in memory with a row per action that could be taken: the features of the
+        action and of the situation. One draw of the coefficients is taken from the posterior, and the row with the
+        highest probability of the positive class under this draw is chosen. Uncertain actions are therefore tried
+        now and then, and less often as data arrives.
+
+        Returns the number of the chosen row. With ``groups``, an array with a value per row, rows with the same value
+        belong to one decision, each decision has a draw of its own, and the result is an array with the number of the
+        chosen row for each, in the order in which the groups first appear. A ``seed`` makes the choice repeatable.
+
+        Examples
+        --------
+        >>> import tithe
+        >>> X, y = tithe.generate("mixture", 20_000)
+        >>> posterior = tithe.build(X, y, size=300).fit()
+        >>> int(posterior.sample_action(X[:3], seed=1)) in (0, 1, 2)
+        True
+        """
+        try:
+            count = len(actions)  # type: ignore[arg-type]
+        except TypeError:
+            raise InputTypeError("actions must be a table or an array in memory") from None
+        if isinstance(actions, (str, os.PathLike)) or count == 0:
+            raise InputTypeError("actions must be a table or an array in memory, with a row for each action")
+        number = np.zeros(count, dtype=np.int64)
+        if groups is not None:
+            values = np.asarray(groups)
+            if values.shape != (count,):
+                raise SettingError(f"groups must have a value for each of the {count} rows of actions")
+            _, first, number = np.unique(values, return_index=True, return_inverse=True)
+            number = np.argsort(np.argsort(first))[number]
+        generator = np.random.default_rng(None if seed is None else whole("seed", seed))
+        settings = self._facts["settings"]
+        draws = generator.integers(settings["chains"] * settings["draws"], size=number.max() + 1)
+        ready = native(actions, columns=self._array_columns(actions), used=self._features(), may_be_empty=True)
+        with Watcher(False) as watcher:
+            scores = self._native.log_odds(ready, draws[number].tolist(), word("unseen", unseen), watcher)
+        order = np.lexsort((np.arange(count), -scores, number))
+        best = order[np.searchsorted(number[order], np.arange(number.max() + 1))]
+        return best if groups is not None else int(best[0])
+
     def _predict(
         self,
         data: DataLike,

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from ._extras import needed_for
 
@@ -29,26 +29,22 @@ with needed_for("tithe.spark", extra="spark"):
     from pyspark.sql.types import DecimalType, StructField, StructType
 
 from . import _native
-from ._coreset import Coreset, coreset_of, judged
+from ._coreset import Coreset
 from ._data import Path, is_path, native
+from ._engine import JOINED, build_with, columns_of, verify_with
 from ._errors import ClusterError, ColumnError, InputTypeError, NoRowsError, SettingError, StateError, TitheError
 from ._options import (
-    BuildOptions,
     MergeOptions,
-    Option,
+    PassOptions,
     StreamBlockOptions,
     checked,
-    column,
     names_of,
-    optional,
     options_of,
     real,
     takes,
-    truth,
     whole,
 )
-from ._posterior import Posterior, Verification, verification
-from ._progress import Watcher
+from ._posterior import Posterior, Verification
 from ._stream import Stream, merge
 
 try:
@@ -70,8 +66,6 @@ SparkData: TypeAlias = "DataFrame | Path | Sequence[Path]"
 Batches: TypeAlias = "Iterator[pa.RecordBatch]"
 Join: TypeAlias = "Callable[[bytes, Sequence[bytes]], bytes]"
 
-#: With more partitions than this, the workers join states in groups of this many.
-_JOINED = 64
 #: Tasks per core if the workers read the files themselves.
 _TASKS_PER_CORE = 4
 #: The number of cores to assume with Spark Connect, which does not tell it.
@@ -80,12 +74,6 @@ _CORES = 16
 _PREDICTED = ("probability", "probability_sd", "probability_lower", "probability_upper")
 #: What a task returns: the partition, and its outcome or its error.
 _OUTCOME = "partition long, outcome binary, error binary"
-
-
-class PassOptions(BuildOptions, total=False):
-    """The options of ``strategy="passes"``."""
-
-    weight: Annotated[str | None, Option(None, optional(column), "The column of weights, if the data is weighted.")]
 
 
 class SparkOptions(PassOptions, StreamBlockOptions, total=False):
@@ -139,13 +127,9 @@ def build(
         return _tree(data, progress, encoding, cast("dict[str, Any]", options))
     if strategy != "passes":
         raise SettingError(f"strategy must be passes or tree, but is '{strategy}'")
-    settings = checked("build", PassOptions, options)
-    known = None if encoding is None else coreset_of("encoding", encoding)._native.encoding()
-    table = _Table(data, persist)
-    names = _native.columns_to_build(table.columns, settings)
-    with Watcher(progress) as watcher, table.reader(names, settings) as run:
-        core = _native.build_elsewhere(table.columns, settings | {"encoding": known}, run, watcher)
-        return judged(Coreset(core), watcher)
+    given = cast("dict[str, Any]", options)
+    table = _Table(data, persist, checked("build", PassOptions, given))
+    return build_with(table.columns, table.reader, encoding, progress, given)
 
 
 def verify(
@@ -161,17 +145,8 @@ def verify(
 
     ``label`` is optional, because the posterior contains the names of its columns. If given, it must be the same.
     """
-    known = posterior._facts["encoding"]["label"]["column"]
-    if label not in (None, known):
-        raise SettingError(f"label must be '{known}', as in the posterior, but is '{label}'")
-    table = _Table(data, persist=False)
-    names = _native.columns_to_verify(posterior._native, table.columns, {})
-    with Watcher(progress) as watcher, table.reader(names, {}) as run:
-        chosen = None if draws is None else whole("draws", draws)
-        found = _native.verify_elsewhere(
-            posterior._native, table.columns, {}, chosen, truth("force", force), run, watcher
-        )
-    return verification(posterior, *found)
+    table = _Table(data, persist=False, options={})
+    return verify_with(posterior, table.columns, table.reader, label=label, draws=draws, force=force, progress=progress)
 
 
 def predict(
@@ -278,13 +253,12 @@ def _tree(data: Any, progress: bool | None, encoding: Coreset | Path | None, set
 class _Table:
     """Data on a cluster: its columns for the driver, and a reader of its partitions."""
 
-    def __init__(self, data: Any, persist: bool) -> None:
-        self._persist = persist
+    def __init__(self, data: Any, persist: bool, options: dict[str, Any]) -> None:
+        self._persist, self._options = persist, options
         self._frame: DataFrame | None = None
         if hasattr(data, "mapInArrow"):
             self._frame = _flat(data)
-            empty = _arrow_schema(self._frame).empty_table()
-            self.columns = _native.Data.stream(empty.__arrow_c_stream__(), True, [])
+            self.columns = columns_of(_arrow_schema(self._frame))
         elif is_path(data):
             self.columns = native(data)
         else:
@@ -293,10 +267,10 @@ class _Table:
                 "Spark DataFrame or paths of files; use tithe.build for data frames and arrays on one machine"
             )
 
-    def reader(self, names: Sequence[str], options: dict[str, Any]) -> _Reader:
+    def reader(self, names: Sequence[str]) -> _Reader:
         """Return a reader that runs tasks on the partitions, with these columns."""
         if self._frame is None:
-            return _FileReader(self.columns.files(), options)
+            return _FileReader(self.columns.files(), self._options)
         return _FrameReader(self._frame.select([F.col(_quoted(name)) for name in names]), self._persist)
 
 
@@ -331,9 +305,9 @@ class _Reader:
         """Run a task on every partition and return the outcomes, joined in groups if there are many."""
         self._describe(f"tithe: {name}")
         frame, count = self._outcomes(task), self._partitions
-        while count > _JOINED:
-            count = -(-count // _JOINED)
-            group = F.floor(F.col("partition") / _JOINED).cast("long")
+        while count > JOINED:
+            count = -(-count // JOINED)
+            group = F.floor(F.col("partition") / JOINED).cast("long")
             frame = frame.withColumn("partition", group).repartition(count, "partition")
             frame = frame.mapInArrow(partial(_join, self._join, task), _OUTCOME)
         with _explained():

@@ -176,6 +176,7 @@ pub fn stream(args: &StreamArgs, columns: &ColumnOptions) -> Result<StreamSettin
     let options = StreamOptions {
         block: Some(args.block),
         warmup_rows: args.warmup_rows,
+        half_life: args.half_life,
         unseen: Some(unseen(args.unseen)),
     };
     options.settings(&choice(&args.choice)?, columns)

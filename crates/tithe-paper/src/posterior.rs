@@ -263,6 +263,7 @@ fn streamed(data: &Data, settings: &BuildSettings, truth: &Fit) -> Result<Corese
         missing: Missing::Error,
         threads: Some(1),
         reference: ReferencePoint::Renewed,
+        fading: None,
     })?;
     for rows in data.train.blocks(BLOCK.min(data.train.rows().div_ceil(8))) {
         tree.push(rows, &Silent)?;

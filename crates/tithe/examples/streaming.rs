@@ -273,7 +273,8 @@ fn line(
         let start = Instant::now();
         build_on(&fresh, &build)?;
         build_seconds.push(start.elapsed().as_secs_f64());
-        let settings = TreeSettings { build, missing: Missing::Error, threads: None, reference };
+        let settings =
+            TreeSettings { build, missing: Missing::Error, threads: None, reference, fading: None };
         let start = Instant::now();
         let (coreset, most) = data.stream(settings, options.block)?;
         seconds.push(start.elapsed().as_secs_f64());

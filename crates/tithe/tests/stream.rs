@@ -64,7 +64,7 @@ fn settings(method: Method, size: usize, seed: u64) -> BuildSettings {
 }
 
 fn stream(columns: &Table2, block: usize, build: BuildSettings, reference: ReferencePoint) -> Coreset {
-    let settings = TreeSettings { build, missing: Missing::Error, threads: Some(1), reference };
+    let settings = TreeSettings { build, missing: Missing::Error, threads: Some(1), reference, fading: None };
     let mut tree = Tree::new(settings).expect("a tree");
     let rows_in_all = columns[0].1.len();
     for start in (0..rows_in_all).step_by(block) {
@@ -132,6 +132,7 @@ fn gradient_and_hessian_are_preserved() {
         missing: Missing::Error,
         threads: Some(1),
         reference: ReferencePoint::Renewed,
+        fading: None,
     })
     .expect("a tree");
     let points = |range: std::ops::Range<usize>| {
@@ -209,6 +210,7 @@ fn an_unusable_block_changes_nothing() {
         missing: Missing::Error,
         threads: Some(1),
         reference: ReferencePoint::Renewed,
+        fading: None,
     };
     let mut tree = Tree::new(settings).expect("a tree");
     for start in [0, 2_000, 4_000] {

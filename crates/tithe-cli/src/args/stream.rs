@@ -30,7 +30,7 @@ pub struct MergeArgs {
 
 /// Flags that conflict with `--snapshot` and `--repair`: settings that are fixed in the state, and settings for reading
 /// input, which these two do not do.
-const SETTINGS: [&str; 39] = [
+const SETTINGS: [&str; 40] = [
     "size",
     "epsilon",
     "delta",
@@ -67,6 +67,7 @@ const SETTINGS: [&str; 39] = [
     "numbers",
     "block",
     "warmup_rows",
+    "half_life",
     "encoding",
     "unseen",
     "skip_bad",
@@ -116,6 +117,11 @@ pub struct StreamArgs {
     /// Rows per block.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pub block: usize,
+
+    /// Forget: every row loses half of its weight in each N further rows, so that old data fades towards the prior
+    /// [default: rows keep their weights].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub half_life: Option<f64>,
 
     /// Number of rows from which levels, means and scales are learnt [default: the first block].
     #[arg(long, value_name = "N", conflicts_with = "encoding", help_heading = "Columns")]

@@ -169,6 +169,9 @@ fn composition(provenance: &Provenance) -> String {
         counted(composition.parts, "coreset"),
         counted(composition.depth, "compression step")
     );
+    if let Some(rows) = composition.half_life {
+        text += &format!("  weights halved every {} rows\n", number(rows));
+    }
     if let Some(bound) = composition.bound.filter(|bound| bound.epsilon > 0.0) {
         text += &format!(
             "    composed bound: relative error of the log-likelihood at most {} with probability at least {} ({})\n",

@@ -218,6 +218,7 @@ fn stream(data: &Named, block: usize, size: usize, seed: u64) -> Result<Coreset>
         missing: Missing::Error,
         threads: None,
         reference: ReferencePoint::Renewed,
+        fading: None,
     };
     let mut tree = Tree::new(settings)?;
     let rows = data[0].1.len();

@@ -41,7 +41,9 @@ pub fn certify(engine: &impl Engine, coreset: &Coreset, settings: &CertifySettin
     let choice = settings.priors.clone().unwrap_or_else(|| facts.priors());
     let priors = choice.priors(&names, coreset.encoding.intercept)?;
     let identity = identity_as(engine, &coreset.encoding)?;
-    let recognised = identity.expect(Identity { rows: facts.rows, fingerprint: facts.fingerprint });
+    let recognised = identity
+        .expect(Identity { rows: facts.rows, fingerprint: facts.fingerprint })
+        .and_then(|()| facts.expect_full_weights());
     let same_data = recognised.is_ok();
     if !settings.force {
         recognised?;

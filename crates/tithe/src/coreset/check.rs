@@ -116,6 +116,9 @@ impl Composition {
         let sound = |bound: &Bound| {
             positive(bound.epsilon) && positive(bound.delta) && bound.radius.is_none_or(positive)
         };
-        self.parts <= MOST_ROWS && self.depth <= MOST_ROWS && self.bound.as_ref().is_none_or(sound)
+        self.parts <= MOST_ROWS
+            && self.depth <= MOST_ROWS
+            && self.bound.as_ref().is_none_or(sound)
+            && self.half_life.is_none_or(|rows| rows.is_finite() && rows > 0.0)
     }
 }

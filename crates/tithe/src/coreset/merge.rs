@@ -162,6 +162,7 @@ fn joined(parts: &[&Provenance]) -> Provenance {
             bound: bounds.and_then(|bounds| bounds.into_iter().reduce(|a, b| a.combined_with(b))),
             kl,
             movement: composed.iter().filter_map(|part| part.movement).reduce(Movement::larger),
+            half_life: composed.iter().filter_map(|part| part.half_life).reduce(f64::min),
         }),
         warnings,
     }

@@ -46,6 +46,14 @@ pub struct Coreset {
 }
 
 impl Coreset {
+    /// The same rows with all weights multiplied by a number.
+    pub(crate) fn scaled(&self, factor: f64) -> Coreset {
+        let mut scaled = self.clone();
+        scaled.weights.iter_mut().for_each(|weight| *weight *= factor);
+        scaled.provenance.mass *= factor;
+        scaled
+    }
+
     #[doc(hidden)]
     /// The rows as weighted points.
     pub fn points(&self) -> Result<Points> {

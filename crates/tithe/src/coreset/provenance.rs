@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::error::{ErrorKind, Result};
 use crate::base::rng::Seed;
 use crate::coreset::calibration::certificate::{Certificate, Guard};
 use crate::coreset::hierarchical::HierarchicalFacts;
@@ -84,6 +85,9 @@ pub struct Composition {
     /// radius. Outside of it, `kl` says nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub movement: Option<Movement>,
+    /// The number of rows after which weights had halved, if rows lost weight with age; the shortest of all parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half_life: Option<f64>,
 }
 
 /// The paper's guarantee, through any number of steps: `1 + ε'' = (1+ε)(1+ε')`, and failures add up.
@@ -138,7 +142,21 @@ impl Provenance {
             bound: self.step_bound(),
             kl: self.step_kl(),
             movement: None,
+            half_life: None,
         })
+    }
+
+    /// Returns an error if rows have lost weight with age: the posterior is then not that of the data as it is.
+    pub(crate) fn expect_full_weights(&self) -> Result<()> {
+        match self.composition.as_ref().and_then(|composition| composition.half_life) {
+            None => Ok(()),
+            Some(rows) => Err(ErrorKind::OtherData {
+                what: format!(
+                    "its rows count fully, and in the stream they lost weight with a half-life of {rows} rows"
+                ),
+            }
+            .into()),
+        }
     }
 
     /// The guarantee of the last step, relative to its input.

@@ -28,6 +28,15 @@ impl Quadratic {
         there
     }
 
+    /// The same with all values multiplied by a number.
+    pub fn scaled(&self, factor: f64) -> Quadratic {
+        let mut scaled = self.clone();
+        let curvature = &mut scaled.curvature;
+        curvature.value *= factor;
+        curvature.gradient.iter_mut().chain(&mut curvature.hessian).for_each(|value| *value *= factor);
+        scaled
+    }
+
     /// Its value at another parameter.
     pub fn value(&self, theta: &[f64]) -> f64 {
         let step: Vec<f64> = theta.iter().zip(&self.theta).map(|(there, here)| there - here).collect();

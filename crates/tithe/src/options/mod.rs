@@ -339,6 +339,8 @@ pub struct StreamOptions {
     pub warmup_rows: Option<usize>,
     /// What to do with a level that the encoding does not contain (default: report an error).
     pub unseen: Option<Unseen>,
+    /// Rows after which weights have halved (default: weights stay as they are).
+    pub half_life: Option<f64>,
 }
 
 impl StreamOptions {
@@ -352,7 +354,13 @@ impl StreamOptions {
         let mut build = build.settings(columns)?;
         build.encoding.unseen = self.unseen.unwrap_or_default();
         let warmup_rows = self.warmup_rows.unwrap_or(block);
-        Ok(StreamSettings { build, missing: columns.missing(), block, warmup_rows })
+        Ok(StreamSettings {
+            build,
+            missing: columns.missing(),
+            block,
+            warmup_rows,
+            half_life: self.half_life,
+        })
     }
 }
 

@@ -127,6 +127,14 @@ impl Basis {
         }
     }
 
+    /// Returns an error if rows of a stream have lost weight with age: the data itself then has another posterior.
+    pub(crate) fn expect_full_weights(&self) -> Result<()> {
+        match self {
+            Basis::Coreset { provenance, .. } => provenance.expect_full_weights(),
+            Basis::Data { .. } => Ok(()),
+        }
+    }
+
     /// What is wrong with this record for `dim` coefficients, as the rest of a sentence that begins with the file; `None` if
     /// nothing is.
     pub(crate) fn fault(&self, dim: usize) -> Option<String> {

@@ -141,19 +141,11 @@ pub fn probabilities(
     settings: &PredictSettings,
     observer: &dyn Observer,
 ) -> Result<Vec<Prediction>> {
-    let encoding = &fit.encoding;
     let draws = ModelDraws::new(fit, settings.interval)?;
     let pool = thread_pool(settings.threads)?;
-    let text = |fields: &[Field]| text_features(encoding, fields);
-    let Reopened { source, .. } = open_with_text(encoding, options, text, open)?;
-    let place = |name: &str| source.fields().iter().position(|field| field.name == name).unwrap_or_default();
-    let columns: Vec<usize> = encoding.features.iter().map(|feature| place(&feature.column)).collect();
-    let features: Vec<usize> = (0..columns.len()).collect();
     let mut all = Vec::new();
-    let mut reader = FeatureReader::new(encoding, &features, settings);
-    read_all(&*source, &columns, observer, |segment, place| {
-        let block = reader.block(segment, place)?;
-        let (mut predictions, empty) = pool.install(|| draws.predict(encoding, &block))?;
+    each_block(&fit.encoding, options, open, settings, observer, |block| {
+        let (mut predictions, empty) = pool.install(|| draws.predict(&fit.encoding, block))?;
         if settings.incomplete == Incomplete::Drop && empty > 0 {
             predictions.retain(|prediction| !prediction.mean.is_nan());
         }
@@ -161,6 +153,71 @@ pub fn probabilities(
         Ok(())
     })?;
     Ok(all)
+}
+
+/// The log-odds `η = xᵀβ` of the positive class for every row, each under one draw: `chosen` has the number of the draw for each
+/// row. Incomplete rows are errors.
+///
+/// # Errors
+/// If there are not as many rows as chosen draws, or not as many draws.
+pub fn log_odds(
+    fit: &Fit,
+    options: &OpenOptions,
+    open: impl Fn(&OpenOptions) -> Result<Box<dyn Source>>,
+    chosen: &[usize],
+    unseen: Unseen,
+    observer: &dyn Observer,
+) -> Result<Vec<f64>> {
+    let wrong = |what| -> Error { Error::setting(Setting::Draws, what) };
+    let all: Vec<&[f64]> = fit.draws.rows().collect();
+    let mut theta = vec![Vec::new(); all.len()];
+    for &draw in chosen {
+        let beta =
+            all.get(draw).ok_or_else(|| wrong(format!("has {} draws, and no draw {draw}", all.len())))?;
+        if theta[draw].is_empty() {
+            theta[draw] = fit.encoding.from_user_scale(beta);
+        }
+    }
+    let settings = PredictSettings { unseen, incomplete: Incomplete::Error, ..PredictSettings::default() };
+    let mut found = Vec::with_capacity(chosen.len());
+    each_block(&fit.encoding, options, open, &settings, observer, |block| {
+        let encoder = fit.encoding.unlabelled_encoder(block)?;
+        let mut scratch = Scratch::new(fit.draws.dim());
+        let own = chosen.get(found.len()..found.len() + block.len);
+        let own =
+            own.ok_or_else(|| wrong(format!("are chosen for {} rows, but there are more", chosen.len())))?;
+        for (t, draws) in own.chunks(TILE).enumerate() {
+            let tile = encoder.tile(t, &mut scratch);
+            for (r, &draw) in draws.iter().enumerate() {
+                found.push(
+                    tile.z.iter().zip(&theta[draw]).fold(0.0, |sum, (z, &theta)| z[r].mul_add(theta, sum)),
+                );
+            }
+        }
+        Ok(())
+    })?;
+    match found.len() == chosen.len() {
+        true => Ok(found),
+        false => Err(wrong(format!("are chosen for {} rows, but there are {}", chosen.len(), found.len()))),
+    }
+}
+
+/// Passes the features of all rows to `visit`, block by block; `open` opens the data and is called twice.
+fn each_block(
+    encoding: &Encoding,
+    options: &OpenOptions,
+    open: impl Fn(&OpenOptions) -> Result<Box<dyn Source>>,
+    settings: &PredictSettings,
+    observer: &dyn Observer,
+    mut visit: impl FnMut(&Block) -> Result<()>,
+) -> Result<()> {
+    let text = |fields: &[Field]| text_features(encoding, fields);
+    let Reopened { source, .. } = open_with_text(encoding, options, text, open)?;
+    let place = |name: &str| source.fields().iter().position(|field| field.name == name).unwrap_or_default();
+    let columns: Vec<usize> = encoding.features.iter().map(|feature| place(&feature.column)).collect();
+    let features: Vec<usize> = (0..columns.len()).collect();
+    let mut reader = FeatureReader::new(encoding, &features, settings);
+    read_all(&*source, &columns, observer, |segment, place| visit(&reader.block(segment, place)?))
 }
 
 /// Passes all rows of a source to `visit`, in order.

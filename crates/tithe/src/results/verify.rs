@@ -161,7 +161,7 @@ fn verify_at(engine: &impl Engine, fit: &Fit, wanted: usize, force: bool) -> Res
 
     let (values, identity) = log_likelihoods(engine, &fit.encoding, &theta)?;
     let recorded = Identity { rows: fit.basis.rows(), fingerprint: fit.basis.fingerprint() };
-    let recognised = identity.expect(recorded);
+    let recognised = identity.expect(recorded).and_then(|()| fit.basis.expect_full_weights());
     let same_data = recognised.is_ok();
     if !force {
         recognised?;

@@ -31,12 +31,14 @@ use crate::engine::{EngineSettings, LocalEngine, Missing};
 use check::Classes;
 pub use packed::Packed;
 use state::{Content, Directory, FieldRecord, Layout, Manifest, Named, PartRecord, refused};
-use tree::{ReferencePoint, Rows, Tree, TreeSettings};
+use tree::{Fading, ReferencePoint, Rows, Tree, TreeSettings};
 
 /// The name in messages of a stream without a state on disk.
 const MEMORY: &str = "memory";
 /// Drift of a mean is reported beyond this many standard deviations of the first block.
 const DRIFT: f64 = 5.0;
+/// The longest half-life, in rows.
+const MAX_HALF_LIFE: f64 = 1e15;
 /// Rows that arrive in small pieces are concatenated when there are this many pieces.
 const MAX_PIECES: usize = 256;
 /// How often rows of an incomplete block are saved; complete blocks are saved so often that it takes 1/20 of the time.
@@ -55,12 +57,16 @@ pub struct StreamSettings {
     pub block: usize,
     /// Number of rows from which the encoding is learnt, if it is not known.
     pub warmup_rows: usize,
+    /// Number of rows after which weights have halved; `None` if they stay as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half_life: Option<f64>,
 }
 
 impl Default for StreamSettings {
     fn default() -> StreamSettings {
         let block = 50_000;
-        StreamSettings { build: BuildSettings::default(), missing: Missing::Error, block, warmup_rows: block }
+        let build = BuildSettings::default();
+        StreamSettings { build, missing: Missing::Error, block, warmup_rows: block, half_life: None }
     }
 }
 
@@ -77,12 +83,16 @@ impl StreamSettings {
         if self.warmup_rows == 0 || self.warmup_rows > 1 << 30 {
             return Err(Error::setting(Setting::WarmupRows, "must be between 1 and 2^30"));
         }
+        if self.half_life.is_some_and(|rows| !(1.0..=MAX_HALF_LIFE).contains(&rows)) {
+            return Err(Error::setting(Setting::HalfLife, "must be a number of rows between 1 and 10^15"));
+        }
         self.build.check()
     }
 
     fn tree(&self, threads: Option<usize>) -> TreeSettings {
         let (build, missing) = (self.build.clone(), self.missing);
-        TreeSettings { build, missing, threads, reference: ReferencePoint::Renewed }
+        let fading = self.half_life.map(|rows| Fading { block: self.block, half_life: rows });
+        TreeSettings { build, missing, threads, reference: ReferencePoint::Renewed, fading }
     }
 }
 

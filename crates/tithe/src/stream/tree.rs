@@ -11,13 +11,16 @@
 //! from there to the final posterior's mode. So the reference is renewed at every step: it is the mode of everything that is
 //! held at that moment, residual included, which moves less and less as rows arrive. Errors are measured in the metric of
 //! the same posterior, because that is where they will matter.
+//!
+//! **Fading.** With a half-life, the log-likelihood of a row counts `2^(−age/half-life)`, where its age is the number of rows in
+//! the blocks after its own. Coresets are held with the weights that they had when they were made; [`Tree::held`] reduces them.
 
 use faer::Mat;
 use rand::Rng as _;
 use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, Remedy, Result, Setting};
-use crate::base::math::{exp_m1, ln_1p};
+use crate::base::math::{exp, exp_m1, ln_1p};
 use crate::base::progress::Observer;
 use crate::base::rng::{Purpose, Seed};
 use crate::coreset::build::{BuildSettings, Built, build_task};
@@ -38,6 +41,11 @@ use crate::model::quadratic::Quadratic;
 /// The random numbers of a snapshot are those of a level that no stream reaches.
 const SNAPSHOT: u64 = 255;
 
+/// Coresets are dropped when less than this share of their weights is left.
+const FORGOTTEN: f64 = 1e-12;
+/// The posterior is compared with an earlier one as long as this share of the earlier weights is left.
+const FADED: f64 = 0.1;
+
 /// How a stream's rows are read and reduced.
 #[derive(Clone, Debug)]
 pub struct TreeSettings {
@@ -49,6 +57,25 @@ pub struct TreeSettings {
     pub threads: Option<usize>,
     /// Where calibration matches gradient and Hessian.
     pub reference: ReferencePoint,
+    /// How rows lose weight with age; `None` if they do not.
+    pub fading: Option<Fading>,
+}
+
+/// How rows lose weight with age.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fading {
+    /// Rows per block.
+    pub block: usize,
+    /// Number of rows after which weights have halved.
+    pub half_life: f64,
+}
+
+impl Fading {
+    /// What is left of a weight after so many blocks and rows.
+    fn after(self, blocks: u64, rows: usize) -> f64 {
+        let age = blocks as f64 * self.block as f64 + rows as f64;
+        exp(-std::f64::consts::LN_2 * age / self.half_life)
+    }
 }
 
 /// The parameter at which the steps of a calibrated tree match gradient and Hessian.
@@ -194,12 +221,39 @@ impl Tree {
         &self.settings
     }
 
+    /// The number of blocks when the coreset of a level was made: the last that is divisible by `2^level`.
+    fn completed(&self, level: usize) -> u64 {
+        (self.blocks >> level) << level
+    }
+
+    /// What is left of the weights that were given `since` this number of blocks, when `rows` further rows have arrived.
+    fn share_since(&self, since: u64, rows: usize) -> f64 {
+        self.settings.fading.map_or(1.0, |fading| fading.after(self.blocks.saturating_sub(since), rows))
+    }
+
+    /// The coresets by level and the residual, with the weights that are left when `rows` further rows have arrived. Coresets
+    /// that no longer matter are left out.
+    fn held(&self, rows: usize) -> (Vec<Option<Coreset>>, Option<Quadratic>) {
+        if self.settings.fading.is_none() {
+            return (self.levels.clone(), self.residual.clone());
+        }
+        let faded = |(level, coreset): (usize, &Option<Coreset>)| {
+            let share = self.share_since(self.completed(level), rows);
+            coreset.as_ref().filter(|_| share > FORGOTTEN).map(|coreset| coreset.scaled(share))
+        };
+        let levels = self.levels.iter().enumerate().map(faded).collect();
+        let share = self.share_since(self.blocks, rows);
+        (levels, self.residual.as_ref().map(|residual| residual.scaled(share)))
+    }
+
     /// Adds the next block and returns mean and standard deviation of its numeric columns.
     ///
     /// # Errors
     /// If the rows cannot be used; the tree is then unchanged.
     pub fn push(&mut self, rows: Rows, observer: &dyn Observer) -> Result<Vec<Option<(f64, f64)>>> {
-        let Built { coreset, moments, mut residual, mut held, .. } = self.leaf(rows, observer)?;
+        let (levels, faded) = self.held(rows.segment.len);
+        let Built { coreset, moments, mut residual, mut held, .. } =
+            self.leaf(rows, &levels, faded.as_ref(), observer)?;
         let encoding = coreset.encoding.clone();
         if self.settings.reference == ReferencePoint::First && self.pilot.is_none() {
             let points = coreset.points()?;
@@ -210,11 +264,11 @@ impl Tree {
         }
         let mut carried = coreset;
         let mut level = 0;
-        while let Some(Some(before)) = self.levels.get(level) {
+        while let Some(Some(before)) = levels.get(level) {
             let both = union(vec![before.clone(), carried])?;
             level += 1;
             let node = Node { level: level as u64, index: self.blocks >> level };
-            let others = self.others(self.levels.iter().skip(level))?;
+            let others = self.others(levels.iter().skip(level))?;
             let task = self.task(others.as_ref(), residual.as_ref());
             let made = compress(both, &self.node(node), &task, self.settings.threads, observer)?;
             (carried, residual, held) = (made.coreset, made.residual, made.held.or(held));
@@ -222,6 +276,9 @@ impl Tree {
         self.levels.resize(self.levels.len().max(level + 1), None);
         self.levels[..level].fill(None);
         self.levels[level] = Some(carried);
+        for (own, left) in self.levels.iter_mut().zip(&levels).skip(level + 1) {
+            *own = own.take().filter(|_| left.is_some());
+        }
         self.residual = residual;
         self.blocks += 1;
         if let Some(held) = held {
@@ -234,13 +291,21 @@ impl Tree {
     /// Compares the posterior of everything that is held with the one at the last checkpoint, and makes a new checkpoint if the
     /// number of blocks is a power of two.
     fn note_movement(&mut self, held: &Gaussian) {
-        let mass: f64 = self.levels.iter().flatten().map(|coreset| coreset.provenance.mass).sum();
+        let levels = self.levels.iter().enumerate();
+        let masses = levels.filter_map(|(level, coreset)| {
+            Some(self.share_since(self.completed(level), 0) * coreset.as_ref()?.provenance.mass)
+        });
+        let mass: f64 = masses.sum();
+        let share = |before: &Checkpoint| self.share_since(before.blocks, 0);
         let since = |before: &Checkpoint| {
-            let movement = Movement::since(&before.posterior()?, before.mass / mass, held.mean());
+            let movement =
+                Movement::since(&before.posterior()?, share(before) * before.mass / mass, held.mean());
             Some(before.movement.map_or(movement, |earlier| earlier.larger(movement)))
         };
-        let movement = self.checkpoint.as_ref().and_then(since);
-        if self.blocks.is_power_of_two() {
+        // Movements away from rows that have faded do not matter any more.
+        let has_faded = self.checkpoint.as_ref().is_some_and(|before| share(before) < FADED);
+        let movement = self.checkpoint.as_ref().filter(|_| !has_faded).and_then(since);
+        if self.blocks.is_power_of_two() || has_faded {
             let precision = held.precision();
             let rows = 0..held.dim();
             let precision = rows.flat_map(|i| (0..=i).map(move |j| precision[(i, j)])).collect();
@@ -253,11 +318,11 @@ impl Tree {
 
     /// The coreset of everything so far, and of `pending` rows that do not fill a block yet.
     pub fn snapshot(&self, pending: Option<Rows>, observer: &dyn Observer) -> Result<Coreset> {
-        let mut held: Vec<Coreset> = self.levels.iter().rev().flatten().cloned().collect();
-        let mut residual = self.residual.clone();
+        let (levels, mut residual) = self.held(pending.as_ref().map_or(0, |rows| rows.segment.len));
+        let mut held: Vec<Coreset> = levels.iter().rev().flatten().cloned().collect();
         let is_one_block = self.blocks + u64::from(pending.is_some()) == 1;
         if let Some(rows) = pending {
-            let leaf = self.leaf(rows, observer)?;
+            let leaf = self.leaf(rows, &levels, residual.as_ref(), observer)?;
             held.push(leaf.coreset);
             residual = leaf.residual;
         }
@@ -276,14 +341,21 @@ impl Tree {
         };
         if let Some(composition) = &mut coreset.provenance.composition {
             composition.movement = self.movement();
+            composition.half_life = self.settings.fading.map(|fading| fading.half_life);
         }
         // The provenance states the user's request, not the share of this node.
         (coreset.provenance.size, coreset.provenance.seed) = (build.size, build.seed);
         Ok(coreset)
     }
 
-    /// The coreset of a block.
-    fn leaf(&self, rows: Rows, observer: &dyn Observer) -> Result<Built> {
+    /// The coreset of a block, beside the coresets that are held and what they fail to represent.
+    fn leaf(
+        &self,
+        rows: Rows,
+        levels: &[Option<Coreset>],
+        residual: Option<&Quadratic>,
+        observer: &dyn Observer,
+    ) -> Result<Built> {
         let table = rows.table()?;
         let settings = &self.settings;
         let engine = EngineSettings {
@@ -293,9 +365,9 @@ impl Tree {
         };
         let quiet = Quiet(observer);
         let engine = LocalEngine::new(table, &engine, &quiet)?;
-        let others = self.others(self.levels.iter())?;
+        let others = self.others(levels.iter())?;
         let node = self.node(Node { level: 0, index: self.blocks });
-        let task = self.task(others.as_ref(), self.residual.as_ref());
+        let task = self.task(others.as_ref(), residual);
         let mut built = build_task(&engine, &node, &task)?;
         if built.step_kl.is_some() {
             let kl = built.composed_kl(Some(0.0));

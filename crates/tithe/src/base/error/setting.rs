@@ -90,6 +90,8 @@ pub enum Setting {
     Block,
     /// The number of rows from which a stream learns its encoding.
     WarmupRows,
+    /// The number of rows after which the weights in a stream have halved.
+    HalfLife,
     /// The directory with the state of a stream.
     State,
     /// The stream itself.
@@ -196,6 +198,7 @@ names! {
     Memory = "memory",
     Block = "block",
     WarmupRows = "warmup_rows",
+    HalfLife = "half_life",
     State = "state",
     Stream = "stream",
     Replay = "replay",
