@@ -42,7 +42,7 @@ pub struct Reading {
 impl Reading {
     /// The options of everything that reads data.
     pub fn new(options: &Options<'_>) -> PyResult<Reading> {
-        // Columns in C() are used by their levels.
+        // Columns in C() and columns of groups are used by their levels.
         let mut text: Vec<String> = given(options, "text")?.unwrap_or_default();
         text.extend(
             column_options(options)?.text_columns().map_err(|error| to_python(options.py(), &error))?,
@@ -89,6 +89,7 @@ pub fn column_options(options: &Options<'_>) -> PyResult<ColumnOptions> {
         intercept: given(options, "intercept")?,
         standardize: parsed(options, "standardize")?,
         max_levels: given(options, "max_levels")?,
+        groups: given(options, "groups")?,
         missing: parsed(options, "missing")?,
         known: known.map(|known| known.get().0.clone()),
     })

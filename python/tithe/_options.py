@@ -319,6 +319,15 @@ class ColumnOptions(TypedDict, total=False):
         ),
     ]
     max_levels: Annotated[int, Option(100, whole, "Most levels that a text column may have.")]
+    groups: Annotated[
+        str,
+        Option(
+            None,
+            word,
+            'Effects that vary by group: ``"1 | shop"``, ``"1 + price | shop"``, or ``"1 + price || shop"`` without '
+            "correlations.",
+        ),
+    ]
 
 
 class BlockOptions(TypedDict, total=False):

@@ -174,6 +174,10 @@ pub struct ColumnArgs {
     /// Maximum number of levels of a text column.
     #[arg(long, value_name = "N", default_value_t = 100, help_heading = "Columns")]
     pub max_levels: usize,
+
+    /// Effects that vary by group: "1 | shop", "1 + price | shop", or "1 + price || shop" without correlations.
+    #[arg(long, value_name = "TERM", help_heading = "Columns")]
+    pub groups: Option<String>,
 }
 
 impl ColumnArgs {

@@ -146,6 +146,7 @@ pub fn columns(args: &ColumnArgs, encoding: Option<&Path>) -> Result<ColumnOptio
             Some(StandardizeArg::None) => Some(Standardize::None),
         },
         max_levels: Some(args.max_levels),
+        groups: args.groups.clone(),
         missing: Some(args.missing.missing()),
         known: encoding.map(read_coreset).transpose()?.map(|coreset| coreset.encoding),
     })

@@ -57,6 +57,7 @@ const SETTINGS: [&str; 40] = [
     "standardize",
     "no_standardize",
     "max_levels",
+    "groups",
     "format",
     "no_header",
     "zero_based",

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use tithe::coreset::calibration::certificate::{ByDraws, Certificate, Evidence, Guard, Verdict};
+use tithe::coreset::hierarchical::HierarchicalFacts;
 use tithe::coreset::{CalibrationFacts, Composition, Coreset, Method, Movement, Provenance};
 use tithe::results::judgement::{Judgement, VerificationFacts};
 
@@ -11,6 +12,9 @@ use crate::show::{counted, number, printable, range};
 pub fn record(coreset: &Coreset) -> Value {
     if coreset.provenance.exact {
         return json!({"kl": 0.0, "verdict": "exact"});
+    }
+    if let Some(facts) = &coreset.provenance.hierarchical {
+        return json!({"kl": facts.kl(), "groups": facts.groups, "scales": facts.scales, "pool": facts.pool});
     }
     let Some(facts) = &coreset.provenance.calibration else { return Value::Null };
     if let Some(composition) = &coreset.provenance.composition {
@@ -86,7 +90,36 @@ pub fn record_of(names: &[String], certificate: &Certificate, method: Method) ->
 
 /// The certificate stored in a coreset as text, indented by two spaces.
 pub fn lines(coreset: &Coreset) -> String {
-    lines_from(&coreset.provenance, &coreset.encoding.coefficient_names())
+    match &coreset.provenance.hierarchical {
+        Some(facts) => hierarchical(facts, coreset.rows.len()),
+        None => lines_from(&coreset.provenance, &coreset.encoding.coefficient_names()),
+    }
+}
+
+/// The certificate of a coreset for a model with groups: one line per scale of the group effects.
+fn hierarchical(facts: &HierarchicalFacts, rows: usize) -> String {
+    let each = number(rows as f64 / facts.groups as f64);
+    let effects = (0..facts.effects.len()).map(|i| {
+        let effect = format!("{}|{}", facts.effects[i], facts.factor.column);
+        format!("sd({}) near {}", printable(&effect), number(facts.covariance.sd(i)))
+    });
+    let effects: Vec<String> = effects.collect();
+    let mut text = format!(
+        "  {}, {each} rows per group; {} on the model's scale\n",
+        counted(facts.groups as u64, "group"),
+        effects.join(", ")
+    );
+    for found in &facts.scales {
+        text += &format!(
+            "    at {} times these sds: KL to the full data {} nats, largest error of a mean {} sd ({}), sd ratios {}\n",
+            number(found.scale),
+            number(found.largest_kl()),
+            number(found.mean_error),
+            printable(&found.mean_error_of),
+            range(found.sd_ratios.0, found.sd_ratios.1),
+        );
+    }
+    text
 }
 
 /// The certificate of the coreset that a posterior was fitted to, with the prior that it was computed for: the posterior

@@ -21,7 +21,6 @@ pub struct GroupFactor {
     /// Whether the intercept varies by group.
     pub intercept: bool,
     /// The features whose slopes vary by group.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slopes: Vec<String>,
     /// Whether the effects of one group may be correlated.
     pub correlated: bool,
@@ -65,12 +64,14 @@ impl Encoding {
     /// The columns whose effects vary.
     fn varying(&self, factor: &GroupFactor) -> Vec<Varying> {
         let mut varying: Vec<Varying> = factor.intercept.then_some(Varying::Intercept).into_iter().collect();
-        let mut lane = usize::from(self.intercept);
-        for feature in &self.features {
-            if factor.slopes.contains(&feature.column) {
-                varying.extend((lane..lane + feature.width()).map(Varying::Column));
-            }
-            lane += feature.width();
+        let names = self.coefficient_names();
+        for slope in &factor.slopes {
+            // Of a feature with levels the effects of all levels vary: `city=Bern`, or `city[Bern]` in a formula.
+            let belongs = |name: &str| {
+                name.strip_prefix(slope.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(['=', '[']))
+            };
+            varying.extend((0..names.len()).filter(|&lane| belongs(&names[lane])).map(Varying::Column));
         }
         varying
     }

@@ -8,17 +8,28 @@ use super::usable::{no_rows, nothing_in, too_large};
 use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::data::block::{Field, Kind};
 use crate::data::table::Table;
-use crate::encoding::{Coding, Encoding, EncodingSettings, Feature, Standardize, Unseen, unseen_level};
+use crate::encoding::{
+    Coding, Encoding, EncodingSettings, Feature, GroupFactor, Standardize, Unseen, unseen_level,
+};
 use crate::formula::{Formula, Syntax};
 
 /// The formula for the columns of a table.
-pub(super) fn expanded(text: &str, table: &Table) -> Result<Formula> {
+pub(super) fn expanded(text: &str, table: &Table, groups: &[GroupFactor]) -> Result<Formula> {
     let label = table.label();
     let columns: Vec<String> =
         table.features().iter().chain([label]).map(|field| field.name.clone()).collect();
     let formula = Syntax::parse(text)?.expand(&columns, std::slice::from_ref(&label.name))?;
-    if let Some(group) = formula.groups.first() {
+    if let Some(group) = formula.groups.get(groups.len()) {
         return Err(formula.error(group.at, format!("random effects such as {group} are not supported")));
+    }
+    for factor in formula.fixed.terms.iter().flat_map(|term| &term.factors) {
+        let mut grouping = None;
+        factor
+            .columns(&mut |name, _| grouping = groups.iter().find(|group| group.column == name).or(grouping));
+        if let Some(group) = grouping {
+            let what = format!("'{}' names groups, so it cannot be a fixed effect as well", group.column);
+            return Err(formula.error(factor.at, what));
+        }
     }
     if let Some(offset) = formula.offsets.first() {
         return Err(formula.error(offset.at, "offsets are not supported"));

@@ -69,7 +69,7 @@ pub fn survey(
     let table = engine.table();
     let features = table.features().len();
     let formula = settings.formula.as_deref().filter(|_| settings.known.is_none());
-    let formula = formula.map(|text| expanded(text, table)).transpose()?;
+    let formula = formula.map(|text| expanded(text, table, &settings.groups)).transpose()?;
     let settings = &settings.with(formula.as_ref());
     let most_levels = most_levels(table, settings);
     let pass = Survey { features, most_levels, races: Races::new(1000 * clusters), seed };

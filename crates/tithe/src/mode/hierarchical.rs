@@ -13,6 +13,10 @@ use crate::model::prior::{Prior, Priors};
 /// Maximum number of Newton steps, and of halvings of one step.
 const MOST_STEPS: usize = 100;
 const MOST_HALVINGS: usize = 30;
+/// Steps during which Σ is updated at most: with little information about it EM is slow, and it only has to be near.
+const MOST_UPDATES: usize = 12;
+/// The squared decrement below which a steady Σ is not updated any more.
+const NEAR_ENOUGH: f64 = 1.0;
 
 /// A log-likelihood of rows in groups that can be evaluated.
 pub(crate) trait GroupedLikelihood {
@@ -83,15 +87,17 @@ pub(crate) fn hierarchical_mode(
     let (mut at, mut covariance) = (start, covariance);
     let mut evaluated = likelihood.evaluate(&at)?;
     let mut last = f64::INFINITY;
-    for _ in 0..MOST_STEPS {
+    let mut is_sought = scales == Scales::Sought;
+    for step in 0..MOST_STEPS {
         if !evaluated.value().is_finite() {
             return Err(not_reached("the likelihood is not finite"));
         }
-        let mut is_steady = true;
-        if scales == Scales::Sought {
+        if is_sought {
             let next = update_covariance(&at, &evaluated, priors, &covariance, groups)
                 .ok_or_else(|| singular(flat))?;
-            is_steady = next.change_since(&covariance) < 5.0 * STEADY_SCALE;
+            // Near the mode a steady Σ is kept: the rest of the way is Newton's method.
+            let is_steady = next.change_since(&covariance) < 5.0 * STEADY_SCALE;
+            is_sought = step + 1 < MOST_UPDATES && !(is_steady && last <= NEAR_ENOUGH);
             covariance = next;
         }
         let here = LocalPosterior::new(&at, &evaluated, priors, &covariance, groups)
@@ -101,7 +107,7 @@ pub(crate) fn hierarchical_mode(
         let decrement = step.iter().zip(&here.gradient).map(|(s, g)| s * g).sum::<f64>().max(0.0);
         // Rounding ends the gain of further steps.
         let stuck = decrement <= 1e-11 * here.value.abs() && decrement > 0.5 * last;
-        if (decrement <= near && is_steady) || stuck {
+        if (decrement <= near || stuck) && !is_sought {
             return Ok(HierarchicalMode { at, likelihood: evaluated, covariance, gaussian });
         }
         last = decrement;

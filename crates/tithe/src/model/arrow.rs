@@ -319,6 +319,12 @@ impl ArrowFactor {
         }
     }
 
+    /// Replaces q independent standard normal numbers by a draw of a group's effects given all others, as a difference from their
+    /// mean.
+    pub fn unwhiten_group(&self, group: usize, xi: &mut [f64]) {
+        solve_small_transposed(self.lower(group), self.shape.width, xi);
+    }
+
     /// Whitens the row of the model matrix that has the values `z` for the fixed effects and `effects` for those of its
     /// group: `L⁻¹` times it is zero but for q numbers in the group's slot, which replace `effects`, and D dense ones, which
     /// replace `z`.

@@ -3,6 +3,8 @@
 //! The command line and the Python package fill the same structs, so each default and each check of a combination
 //! exists once. An option that is `None` has its default.
 
+mod groups;
+
 use std::str::FromStr;
 
 use crate::base::error::{Error, Remedy, Result, Setting};
@@ -14,11 +16,13 @@ use crate::coreset::sensitivity::{CenterRule, Radius};
 use crate::data::source::{Decimal, Delimiter, Format, OpenOptions, Source};
 use crate::data::table::Roles;
 use crate::encoding::EncodingSettings;
+use crate::encoding::GroupFactor;
 use crate::encoding::{Encoding, Standardize, Unseen};
 use crate::engine::Missing;
 use crate::formula::Syntax;
 use crate::mcmc::{Sampler, Settings};
 use crate::model::PriorChoice;
+use crate::options::groups::{group_factor, terms_of_groups};
 use crate::results::fit::FitSettings;
 use crate::results::one_step::{FittedRows, OneStepSettings};
 use crate::results::predict::Incomplete;
@@ -107,6 +111,9 @@ impl FromStr for Decimal {
     }
 }
 
+/// Without a size, the KL of a coreset for a model with groups, in nats.
+const GROUPED_KL: f64 = 0.05;
+
 /// Which columns are used, and how they enter the model.
 #[derive(Clone, Debug, Default)]
 pub struct ColumnOptions {
@@ -128,6 +135,8 @@ pub struct ColumnOptions {
     pub standardize: Option<Standardize>,
     /// Most levels that a text column may have.
     pub max_levels: Option<usize>,
+    /// Effects that vary by group, such as `1 + price | shop`.
+    pub groups: Option<String>,
     /// What to do with rows that have a missing value (default: report an error).
     pub missing: Option<Missing>,
     /// An encoding to use instead of learning one from the data.
@@ -160,9 +169,11 @@ impl ColumnOptions {
         }
     }
 
-    /// The columns that the formula uses by their levels, which are read as text.
+    /// The columns that the formula uses by their levels and those of groups, which are read as text.
     pub fn text_columns(&self) -> Result<Vec<String>> {
-        Ok(self.formula()?.map_or(Vec::new(), |formula| formula.categorical_columns()))
+        let mut columns = self.formula()?.map_or(Vec::new(), |formula| formula.categorical_columns());
+        columns.extend(self.group_factors()?.into_iter().map(|factor| factor.column));
+        Ok(columns)
     }
 
     /// The roles of the columns of a source. LIBSVM files call their label `label`; otherwise the user must name it.
@@ -183,7 +194,7 @@ impl ColumnOptions {
             }
         };
         let features = match formula {
-            None => self.features.clone(),
+            None => self.features_with_groups()?,
             Some(formula) => {
                 let names: Vec<String> = source.fields().iter().map(|field| field.name.clone()).collect();
                 let others: Vec<String> =
@@ -200,6 +211,32 @@ impl ColumnOptions {
         Ok(Roles { label, weight: self.weight.clone(), features, exclude: self.exclude.clone() })
     }
 
+    /// The features, with the columns of groups and of varying slopes among them.
+    fn features_with_groups(&self) -> Result<Option<Vec<String>>> {
+        let Some(mut features) = self.features.clone() else { return Ok(None) };
+        for factor in self.group_factors()? {
+            let missing: Vec<String> = factor
+                .slopes
+                .into_iter()
+                .chain([factor.column])
+                .filter(|name| !features.contains(name))
+                .collect();
+            features.extend(missing);
+        }
+        Ok(Some(features))
+    }
+
+    /// The grouping factors: those of the formula, or the one that is given by itself.
+    fn group_factors(&self) -> Result<Vec<GroupFactor>> {
+        match (&self.formula, &self.groups) {
+            (Some(_), Some(_)) => Err(Error::setting(Setting::Groups, "has no effect with a formula")
+                .with_help("write the term in the formula: y ~ price + (1 + price | shop)")),
+            (Some(formula), None) => terms_of_groups(formula).into_iter().map(group_factor).collect(),
+            (None, Some(term)) => Ok(vec![group_factor(term)?]),
+            (None, None) => Ok(Vec::new()),
+        }
+    }
+
     /// How columns enter the model; reports options that contradict the known encoding.
     pub fn encoding(&self) -> Result<EncodingSettings> {
         let usual = EncodingSettings::default();
@@ -209,6 +246,7 @@ impl ColumnOptions {
             positive: self.positive.clone(),
             max_levels: self.max_levels.unwrap_or(usual.max_levels),
             formula: self.formula()?.and(self.formula.clone()),
+            groups: self.group_factors()?,
             ..usual
         };
         if let Some(known) = &self.known {
@@ -268,7 +306,13 @@ impl BuildOptions {
             None if self.epsilon.is_some() => Method::Sensitivity,
             None => Method::Calibrated,
         };
-        let size = self.size()?;
+        let size = match (self.size()?, columns.group_factors()?.is_empty()) {
+            // As few rows as the certificate needs.
+            (size, false) if size == BuildSettings::default().size && self.size.is_none() => {
+                Size::Kl { target: GROUPED_KL }
+            }
+            (size, _) => size,
+        };
         self.check_effect(method)?;
         let usual = BuildSettings::default();
         let settings = BuildSettings {

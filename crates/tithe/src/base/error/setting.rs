@@ -46,6 +46,8 @@ pub enum Setting {
     Standardize,
     /// The largest number of levels of a text column.
     MaxLevels,
+    /// The effects that vary by group.
+    Groups,
     /// What to do with missing values.
     Missing,
     /// What to do with levels that the encoding does not have.
@@ -176,6 +178,7 @@ names! {
     Intercept = "intercept",
     Standardize = "standardize",
     MaxLevels = "max_levels",
+    Groups = "groups",
     Missing = "missing",
     Unseen = "unseen",
     Encoding = "encoding",

@@ -3,12 +3,13 @@
 //!
 //! At each scale the coreset's mode is found, and one pass evaluates the full data there: gradient and Hessian give the full data's
 //! normal approximation, whose mean is one Newton step away. The KL of the two normal approximations counts all effects and fixed
-//! effects. The same pass evaluates the full data's log-likelihood at draws from the coreset's normal approximation.
+//! effects. The same pass evaluates the full data's log-likelihood at draws from the coreset's posterior.
 
 use serde::{Deserialize, Serialize};
 
 use crate::base::error::{Error, ErrorKind, Result};
-use crate::base::rng::{Purpose, Seed, standard_normal};
+use crate::base::rng::Seed;
+use crate::coreset::hierarchical::draws::posterior_draws;
 use crate::data::grouped::GroupedPoints;
 use crate::engine::Engine;
 use crate::mcmc::discrepancy::Discrepancy;
@@ -90,7 +91,8 @@ impl<E: Engine> Comparison<'_, E> {
             )?);
         }
         let curvatures_at: Vec<Vec<f64>> = modes.iter().map(|mode| mode.gaussian.mean.clone()).collect();
-        let draws = self.draws(&modes);
+        let draw = |(s, mode)| posterior_draws(coreset, mode, DRAWS, self.seed, s);
+        let draws: Vec<Vec<f64>> = modes.iter().enumerate().flat_map(draw).collect();
         let found = self.all_rows.at(&curvatures_at, &draws)?;
         let represented = grouped_values(coreset, &draws);
         let mut certificates = Vec::with_capacity(SCALES.len());
@@ -100,21 +102,6 @@ impl<E: Engine> Comparison<'_, E> {
             certificates.push(self.at_scale(SCALES[s], mode, likelihood, &log_ratios)?);
         }
         Ok(certificates)
-    }
-
-    /// Draws from the coreset's normal approximation at each scale.
-    fn draws(&self, modes: &[HierarchicalMode]) -> Vec<Vec<f64>> {
-        let draw = |(s, mode): (usize, &HierarchicalMode)| {
-            let mut rng = self.seed.stream(Purpose::CheckDraws, s as u64);
-            let length = mode.gaussian.mean.len();
-            (0..DRAWS)
-                .map(|_| {
-                    let xi: Vec<f64> = (0..length).map(|_| standard_normal(&mut rng)).collect();
-                    mode.gaussian.unwhiten(&xi)
-                })
-                .collect::<Vec<_>>()
-        };
-        modes.iter().enumerate().flat_map(draw).collect()
     }
 
     fn at_scale(

@@ -11,6 +11,7 @@
 //! 6. `certificate`: the posteriors are compared at half, once and twice the scale of the group effects.
 
 mod certificate;
+mod draws;
 mod elimination;
 mod features;
 pub(crate) mod pool;
