@@ -73,6 +73,7 @@ pub use coreset::sensitivity::{CenterRule, Radius};
 pub use coreset::settings::{BuildSettings, CertificateBy};
 pub use coreset::{Coreset, Method};
 pub use encoding::EncodingSettings;
+pub use encoding::GroupFactor;
 pub use encoding::{Standardize, Unseen};
 pub use engine::Missing;
 pub use mcmc::diagnostics::CoefficientSummary;
