@@ -30,7 +30,7 @@ pub struct MergeArgs {
 
 /// Flags that conflict with `--snapshot` and `--repair`: settings that are fixed in the state, and settings for reading
 /// input, which these two do not do.
-const SETTINGS: [&str; 40] = [
+const SETTINGS: [&str; 41] = [
     "size",
     "epsilon",
     "delta",

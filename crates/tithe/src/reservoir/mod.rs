@@ -6,7 +6,7 @@
 //! The sum of the rates need not be known in advance, and two races over different rows merge exactly: keep the smallest keys of both.
 //!
 //! [`slots`] selects with replacement: M independent races, each with one winner. [`pool`] selects without replacement: two races that
-//! keep many rows each.
+//! keep many rows each. [`by_group`] covers every group.
 
 pub mod by_group;
 pub mod pool;
