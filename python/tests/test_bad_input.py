@@ -457,9 +457,9 @@ def test_wrong_settings_of_a_fit(posterior):
 
 
 def from_the_future(data: bytes) -> bytes:
-    """The bytes of a file whose metadata say version 2."""
+    """The bytes of a file whose metadata say version 3."""
     assert data.count(b'"version":1,') == 1
-    return data.replace(b'"version":1,', b'"version":2,')
+    return data.replace(b'"version":1,', b'"version":3,')
 
 
 @pytest.mark.parametrize("kind", ["coreset", "posterior"])
@@ -467,7 +467,7 @@ def test_a_pickle_from_a_newer_version(kind, posterior, tmp_path):
     thing = posterior if kind == "posterior" else tithe.build(FRAME, label="y", size=100)
     rebuild, (data, *_) = thing.__reduce__()
     with pytest.raises(
-        tithe.WrongFileError, match=rf"'the pickled {kind}' has format version 2(.|\n)*use a newer tithe"
+        tithe.WrongFileError, match=rf"'the pickled {kind}' has format version 3(.|\n)*use a newer tithe"
     ):
         rebuild(from_the_future(data))
     with pytest.raises(tithe.MalformedError, match="it is damaged or truncated"):

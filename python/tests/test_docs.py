@@ -174,7 +174,7 @@ def test_files_follow_their_schemas(command, folder, tmp_path):
 def test_a_schema_rejects_what_is_not_specified(folder):
     right = metadata(folder / "core.parquet")
     for wrong in (
-        {"version": 2},
+        {"version": 3},
         {"file": "posterior"},
         {"encoding": {}},
         {"provenance": {**right["provenance"], "mass": -1}},

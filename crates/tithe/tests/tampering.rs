@@ -19,6 +19,7 @@ use tithe::coreset::merge::merge;
 use tithe::coreset::selection::Size;
 use tithe::data::source::{Input, OpenOptions, open_inputs};
 use tithe::data::table::Roles;
+use tithe::encoding::EncodingSettings;
 use tithe::mcmc::{Sampler, Settings};
 use tithe::model::{Prior, Priors};
 use tithe::results::compare::compare;
@@ -26,7 +27,7 @@ use tithe::results::export::{Tool, export};
 use tithe::results::file::{posterior_bytes, read_posterior_from};
 use tithe::results::fit::{Fit, FitSettings, fit_coreset};
 
-fn coreset() -> Coreset {
+fn coreset(formula: Option<&str>) -> Coreset {
     let mut text = "age,town,member,y\n".to_string();
     for row in 0..400u32 {
         let noise = row.wrapping_mul(2_654_435_761) >> 16;
@@ -40,7 +41,8 @@ fn coreset() -> Coreset {
     }
     let source = open_inputs(vec![Input::bytes("data.csv", text.into_bytes())], &OpenOptions::default());
     let roles = Roles { label: "y".into(), ..Roles::default() };
-    let settings = BuildSettings { size: Size::Rows(40), ..BuildSettings::default() };
+    let encoding = EncodingSettings { formula: formula.map(str::to_string), ..EncodingSettings::default() };
+    let settings = BuildSettings { size: Size::Rows(40), encoding, ..BuildSettings::default() };
     build(source.expect("data"), &roles, &settings).expect("a coreset")
 }
 
@@ -201,9 +203,21 @@ fn every(files: Vec<(String, Input)>, check: impl Fn(&Input) -> bool) {
     assert!(accepted > 20 && refused > 100, "{accepted} accepted, {refused} refused");
 }
 
+/// Every kind of factor and expression.
+const FORMULA: &str = "y ~ town * member + bs(age, df=4) + ns(age, df=2):member + poly(scale(age), 2) + cut(age, [20, 60]) + log(age + 1)";
+
 #[test]
 fn tampered_coresets_are_refused_or_usable() {
-    let coreset = coreset();
+    tamper_with_coreset(None);
+}
+
+#[test]
+fn tampered_formulas_are_refused_or_usable() {
+    tamper_with_coreset(Some(FORMULA));
+}
+
+fn tamper_with_coreset(formula: Option<&str>) {
+    let coreset = coreset(formula);
     let intact = Parts::of(coreset_bytes(&coreset).expect("bytes"));
     assert!(read_coreset_from(&Parts::file(&intact.batch, &intact.story)).is_ok());
     every(intact.tampered(), |file| {
@@ -243,7 +257,7 @@ fn tampered_coresets_are_refused_or_usable() {
 
 #[test]
 fn tampered_posteriors_are_refused_or_usable() {
-    let fit = fit(&coreset());
+    let fit = fit(&coreset(None));
     let intact = Parts::of(posterior_bytes(&fit).expect("bytes"));
     assert!(read_posterior_from(&Parts::file(&intact.batch, &intact.story)).is_ok());
     every(intact.tampered(), |file| {

@@ -1,8 +1,9 @@
 //! Checks a coreset that was read from a file, before any command relies on it: its encoding, its columns, its weights and
 //! the record of how it was made must fit each other.
 
-use super::{Bound, Composition, Coreset, Provenance};
+use super::{Bound, Composition, Coreset, Provenance, points};
 use crate::data::block::{Column, row_name};
+use crate::data::points::Tile;
 use crate::encoding::Coding;
 
 /// Row numbers and counts of rows are exact up to here, also as `f64`, and their sums do not overflow.
@@ -58,7 +59,14 @@ impl Coreset {
         }
         let labels = || encoding.check_labels(&block);
         let unknown = encoding.encoder(&block).map(|_| ()).and_then(|()| labels()).err();
-        unknown.map(|error| format!("has values that its encoding does not know ({error})"))
+        let unknown = unknown.map(|error| format!("has values that its encoding does not know ({error})"));
+        unknown.or_else(|| {
+            let is_finite =
+                |tile: &Tile<'_>| tile.z.iter().flat_map(|lane| lane.iter()).all(|z| z.is_finite());
+            let points = encoding.design.as_ref().and_then(|_| points(encoding, rows).ok())?;
+            (!points.tiles().all(|tile| is_finite(&tile)))
+                .then(|| "has values that overflow in the terms of its formula".to_string())
+        })
     }
 
     fn fault_of_weights(&self) -> Option<String> {

@@ -12,7 +12,7 @@ use crate::coreset::check::MOST_ROWS;
 use crate::coreset::{Coreset, Provenance};
 use crate::data::block::{Column, RowSet, Segment};
 use crate::data::sink::Output;
-use crate::data::sink::parquet::{MEMORY, VERSION, free_name, table, to_arrow, write_table};
+use crate::data::sink::parquet::{MEMORY, free_name, table, to_arrow, write_table};
 use crate::data::sink::stored::{FileKind, Stored};
 use crate::data::source::Input;
 use crate::encoding::Encoding;
@@ -52,7 +52,7 @@ fn write_coreset_to(coreset: &Coreset, file: impl Write + Send) -> std::io::Resu
     let names: Vec<&str> = coreset.fields.iter().map(|field| field.name.as_str()).collect();
     let metadata = CoresetMetadata {
         file: CORESET.name.to_string(),
-        version: VERSION,
+        version: coreset.encoding.file_version(),
         weight_column: free_name("weight", &names),
         row_column: free_name("row", &names),
         encoding: coreset.encoding.clone(),

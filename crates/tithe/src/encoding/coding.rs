@@ -11,6 +11,7 @@ use crate::base::error::{ErrorKind, Help, Remedy, Result, Setting};
 use crate::base::math::vectorized;
 use crate::data::block::{Block, Column, row_name};
 use crate::data::points::{Lane, TILE, Tile};
+use crate::data::sink::parquet::{NEWEST_VERSION, VERSION};
 use crate::encoding::groups::GroupFactor;
 use crate::engine::parts::part_ranges;
 
@@ -235,6 +236,11 @@ impl Encoding {
             None => self.features.iter().map(Feature::width).sum(),
         };
         usize::from(self.intercept) + width
+    }
+
+    /// The version of a file with this encoding: programs that do not know formulas must not read one as if it had none.
+    pub(crate) fn file_version(&self) -> u64 {
+        if self.design.is_some() { NEWEST_VERSION } else { VERSION }
     }
 
     /// The highest index among features named `x1`, `x2`, … (LIBSVM).

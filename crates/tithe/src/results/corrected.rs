@@ -9,7 +9,7 @@ use super::file::own_name;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::base::rng::{Purpose, Seed, open_unit};
 use crate::data::sink::Output;
-use crate::data::sink::parquet::{VERSION, write_table};
+use crate::data::sink::parquet::write_table;
 use crate::mcmc::Settings;
 use crate::mcmc::diagnostics::summary;
 use crate::mcmc::draws::{Chain, Draws};
@@ -28,7 +28,7 @@ pub fn write_corrected(fit: &Fit, verification: &Verification, mut output: Outpu
     let (center, scale) = fit.encoding.transform();
     let metadata = json!({
         "file": CORRECTED,
-        "version": VERSION,
+        "version": fit.encoding.file_version(),
         "weight_column": own("weight"),
         "kl": verification.kl(),
         "k_hat": verification.psis.k_hat,

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::base::error::{Error, ErrorKind, Operation, Result};
 use crate::data::block::Column;
 use crate::data::sink::Output;
-use crate::data::sink::parquet::{MEMORY, VERSION, table, write_table};
+use crate::data::sink::parquet::{MEMORY, table, write_table};
 use crate::data::sink::stored::{FileKind, Stored};
 use crate::data::source::Input;
 use crate::encoding::Encoding;
@@ -110,7 +110,7 @@ fn write_to(fit: &Fit, file: impl Write + Send) -> std::io::Result<()> {
     let (center, scale) = fit.encoding.transform();
     let metadata = Metadata {
         file: POSTERIOR.name.to_string(),
-        version: VERSION,
+        version: fit.encoding.file_version(),
         sampler: fit.sampler,
         settings: fit.settings,
         priors: names

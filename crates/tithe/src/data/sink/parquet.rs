@@ -23,8 +23,10 @@ use crate::data::source::{Input, OpenOptions, open_inputs};
 pub(crate) const KEY: &str = "tithe";
 /// The name in messages of a table that is not written to a file.
 pub(crate) const MEMORY: &str = "memory";
-/// The version of the metadata that this program writes, and the newest that it reads.
+/// The version of the metadata of most files.
 pub(crate) const VERSION: u64 = 1;
+/// The newest version of the metadata that this program reads and writes: that of files with a formula.
+pub(crate) const NEWEST_VERSION: u64 = 2;
 
 /// `name`, or `tithe.name` if the user has a column of that name.
 pub(crate) fn free_name(name: &str, taken: &[&str]) -> String {
@@ -147,8 +149,9 @@ pub(crate) fn find_metadata_in(input: &Input) -> Result<Option<FileMetadata>> {
     let text = pair.value.as_deref().unwrap_or_default();
     let json: Value = serde_json::from_str(text).map_err(|_| damaged())?;
     let version = json["version"].as_u64().unwrap_or(0);
-    if version > VERSION {
-        return Err(ErrorKind::NewerFormat { path: path.to_path_buf(), version, known: VERSION }.into());
+    if version > NEWEST_VERSION {
+        let (path, known) = (path.to_path_buf(), NEWEST_VERSION);
+        return Err(ErrorKind::NewerFormat { path, version, known }.into());
     }
     let kind = json["file"].as_str().ok_or_else(damaged)?.to_string();
     Ok(Some(FileMetadata { kind, json }))

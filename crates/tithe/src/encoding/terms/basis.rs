@@ -186,6 +186,7 @@ impl Basis {
             }
             Basis::Powers(degree) => (1..=HIGHEST_DEGREE).contains(degree),
         };
+        let is_whole = is_whole && (1..=MOST_COLUMNS).contains(&self.width());
         (!is_whole).then(|| "has a basis that cannot be evaluated".to_string())
     }
 }
