@@ -18,7 +18,7 @@ use tithe::data::source::{Input, OpenOptions};
 use tithe::data::table::Table;
 use tithe::encoding::full_data::open_with;
 use tithe::engine::LocalEngine;
-use tithe::results::fit::fit_coreset;
+use tithe::results::fit_grouped::fit_coreset;
 use tithe::results::one_step::fit_in_one_step;
 
 use crate::data::Data;

@@ -149,6 +149,7 @@ pub fn fit_options(options: &Options<'_>) -> PyResult<FitOptions> {
     Ok(FitOptions {
         sampler: parsed(options, "sampler")?,
         priors: priors(options)?,
+        group_prior: parsed(options, "group_prior")?,
         chains: given(options, "chains")?,
         draws: given(options, "draws")?,
         warmup: given(options, "warmup")?,

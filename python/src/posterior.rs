@@ -116,6 +116,21 @@ impl Posterior {
         Ok(stats)
     }
 
+    /// Draws of scales and correlations, and of group effects; those of one draw are adjacent. `None` without group effects.
+    fn group_draws<'py>(&self, py: Python<'py>) -> Option<(Column<'py>, Column<'py>)> {
+        let groups = self.0.groups.as_ref()?;
+        let scales = groups.scales.chains.iter().flat_map(|chain| chain.theta.iter().copied()).collect();
+        let effects = groups.effects.concat();
+        Some((PyArray1::from_vec(py, scales), PyArray1::from_vec(py, effects)))
+    }
+
+    /// The summaries of scales and correlations, and of group effects, as JSON.
+    fn group_summaries(&self) -> String {
+        let groups = self.0.groups.as_ref();
+        let summaries = groups.map(|groups| (&groups.scale_summary, &groups.effect_summary));
+        json!(summaries).to_string()
+    }
+
     /// Everything but the draws, as JSON.
     fn facts(&self) -> String {
         let fit = &self.0;
@@ -133,6 +148,8 @@ impl Posterior {
             "summary": fit.summary,
             "findings": findings,
             "verified": fit.verified,
+            "factors": fit.groups.as_ref().map(|groups| &groups.factors),
+            "scales": fit.groups.as_ref().map(|groups| &groups.scales.names),
         })
         .to_string()
     }

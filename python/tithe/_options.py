@@ -408,6 +408,16 @@ class DrawOptions(TypedDict, total=False):
     prior_for: Annotated[
         Mapping[str, str] | None, Option(None, partial(by_name, word), "The same for single coefficients, by name.")
     ]
+    group_prior: Annotated[
+        str | None,
+        Option(
+            None,
+            optional(word),
+            "Prior of the standard deviations of group effects: ``\"half-normal:SCALE\"``, "
+            "``\"half-student:DEGREES:SCALE\"``, ``\"half-cauchy:SCALE\"`` or ``\"exponential:RATE\"``; "
+            "``\"half-student:3:2.5\"`` by default.",
+        ),
+    ]
     sampler: Annotated[
         str, Option("nuts", word, '``"nuts"``, ``"mala"``, ``"mala-plain"`` (the paper\'s) or ``"laplace"``.')
     ]

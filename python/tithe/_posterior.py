@@ -87,6 +87,53 @@ class Posterior(ArrowTable[_native.Posterior]):
         return self._native.draws().reshape(settings["chains"], settings["draws"], len(self.coefficients))
 
     @property
+    def scales(self) -> dict[str, npt.NDArray[np.float64]]:
+        """Draws of the standard deviations and correlations of group effects, each with shape (chains, draws).
+
+        The names are ``sd(1|store)`` and ``cor(1,x|store)``. Empty for a model without group effects.
+        """
+        drawn = self._native.group_draws()
+        if drawn is None:
+            return {}
+        names, settings = self._facts["scales"], self._facts["settings"]
+        values = drawn[0].reshape(settings["chains"], settings["draws"], len(names))
+        return {name: values[:, :, i] for i, name in enumerate(names)}
+
+    @property
+    def group_effects(self) -> dict[str, npt.NDArray[np.float64]]:
+        """Draws of the group effects by term, such as ``1|store``, each with shape (chains, draws, groups).
+
+        :attr:`groups` has the names of the groups. Empty for a model without group effects.
+        """
+        drawn = self._native.group_draws()
+        if drawn is None:
+            return {}
+        settings, found, first = self._facts["settings"], {}, 0
+        values = drawn[1].reshape(settings["chains"], settings["draws"], -1)
+        for factor in self._facts["factors"]:
+            width, groups = len(factor["effects"]), len(factor["levels"])
+            own = values[:, :, first : first + width * groups].reshape(*values.shape[:2], groups, width)
+            found |= {f"{effect}|{factor['name']}": own[..., k] for k, effect in enumerate(factor["effects"])}
+            first += width * groups
+        return found
+
+    @property
+    def groups(self) -> dict[str, list[str]]:
+        """The names of the groups of each grouping column."""
+        return {factor["name"]: list(factor["levels"]) for factor in self._facts["factors"] or []}
+
+    def group_summary(self) -> pandas.DataFrame:
+        """Summarise scales, correlations and group effects as :meth:`summary` does the coefficients."""
+        with needed_for("group_summary"):
+            import pandas
+
+        summaries = json.loads(self._native.group_summaries()) or [[], []]
+        rows = [row for part in summaries for row in part]
+        frame = pandas.DataFrame(rows, columns=["name", *_SUMMARY]).set_index("name")
+        frame.index.name = None
+        return frame.astype(float)
+
+    @property
     def stats(self) -> dict[str, npt.NDArray[Any]]:
         """Sampler statistics of each draw under ArviZ's names, with shape (chains, draws)."""
         settings = self._facts["settings"]
@@ -178,7 +225,11 @@ class Posterior(ArrowTable[_native.Posterior]):
         attributes = {"inference_library": "tithe", "sampler": self._facts["sampler"]}
         groups: dict[str, Any] = {"posterior": draws, "sample_stats": self.stats}
         about: dict[str, Any] = {}
-        core = self._rows_of(coreset)
+        effects = self.group_effects
+        if effects:
+            draws |= self.scales | effects
+            about = {"coords": self.groups, "dims": {name: [name.split("|", 1)[1]] for name in effects}}
+        core = None if effects else self._rows_of(coreset)
         if core is not None:
             (label,) = _beside_dimensions([str(self._facts["encoding"]["label"]["column"])])
             groups |= {"observed_data": {label: core.y}, "constant_data": {"weight": core.weights}}

@@ -16,8 +16,8 @@ use tithe::engine::Missing;
 
 pub use paper::{CompareArgs, FigureArg, PaperArgs};
 pub use posterior::{
-    DemoArgs, ExportArgs, FitArgs, GenerateArgs, IncompleteArg, PosteriorFormat, PredictArgs, PriorArgs,
-    ReportArgs, ToolArg, UnseenArg,
+    DemoArgs, ExportArgs, FitArgs, GenerateArgs, GroupOrder, GroupsArgs, IncompleteArg, PosteriorFormat,
+    PredictArgs, PriorArgs, ReportArgs, ToolArg, UnseenArg,
 };
 pub use stream::{MergeArgs, StreamArgs};
 pub use verify::{CertifyArgs, CheckArgs, VerifyArgs};
@@ -52,6 +52,8 @@ pub enum Command {
     Compare(Box<CompareArgs>),
     /// Predict the probability of the positive class for new rows, with an interval.
     Predict(Box<PredictArgs>),
+    /// Show the scales and group effects of a hierarchical model.
+    Groups(GroupsArgs),
     /// Write an HTML report of a posterior.
     Report(ReportArgs),
     /// Export a coreset and a matching model to Stan, PyMC or NumPyro.
@@ -307,11 +309,6 @@ pub struct BuildArgs {
 
     #[command(flatten)]
     pub choice: ChoiceArgs,
-
-    /// The data is a part of what this coreset represents: match it where the posterior of all data is, with the encoding of
-    /// this coreset. Merged, such parts are as accurate as a coreset of all data.
-    #[arg(long, value_name = "CORESET", conflicts_with_all = ["encoding", "kl", "epsilon"])]
-    pub reference: Option<PathBuf>,
 
     /// Use the encoding of this coreset (levels, means and scales) instead of learning one, so that the two can be
     /// merged.

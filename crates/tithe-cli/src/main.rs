@@ -48,6 +48,7 @@ fn run(command: Command) -> Result<()> {
         Command::Certify(args) => commands::certify::run(&args),
         Command::Compare(args) => commands::compare::run(&args),
         Command::Predict(args) => commands::predict::run(&args),
+        Command::Groups(args) => commands::groups::run(&args),
         Command::Report(args) => commands::report::run(&args),
         Command::Export(args) => commands::export::run(&args),
         Command::Generate(args) => commands::generate::run(&args),

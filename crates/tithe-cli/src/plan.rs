@@ -232,6 +232,7 @@ pub fn fit(args: &FitArgs) -> DataFitOptions {
     let fit = FitOptions {
         sampler: Some(args.sampler),
         priors: args.priors.choice(),
+        group_prior: args.priors.group_prior,
         chains: Some(args.chains),
         draws: Some(args.draws),
         warmup: Some(args.warmup),

@@ -17,7 +17,8 @@ use tithe::mcmc::Sampler;
 use tithe::mcmc::draws::{Chain, Draws, Stats};
 use tithe::results::compare::{compare, score};
 use tithe::results::file::{read_posterior, write_posterior};
-use tithe::results::fit::{Fit, FitSettings, fit_coreset, fit_data};
+use tithe::results::fit::{Fit, FitSettings, fit_data};
+use tithe::results::fit_grouped::fit_coreset;
 use tithe::results::mmd::Kernel;
 use tithe::stream::tree::{ReferencePoint, Tree, TreeSettings};
 
@@ -319,6 +320,7 @@ fn fit_settings(drawing: &Drawing, seed: Seed) -> FitSettings {
     FitSettings {
         sampler: drawing.sampler,
         priors: Some(prior()),
+        group_prior: None,
         draws: drawing.settings(seed),
         threads: Some(1),
     }

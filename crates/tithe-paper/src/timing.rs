@@ -8,7 +8,8 @@ use tithe::base::progress::Silent;
 use tithe::base::rng::Seed;
 use tithe::coreset::build::build_on;
 use tithe::mcmc::{Sampler, Settings};
-use tithe::results::fit::{FitSettings, fit_coreset};
+use tithe::results::fit::FitSettings;
+use tithe::results::fit_grouped::fit_coreset;
 
 use crate::approach::Approach;
 use crate::data::{Set, prior};
@@ -75,6 +76,7 @@ impl Cell for Timing {
         let settings = FitSettings {
             sampler: Sampler::Mala { preconditioned: false },
             priors: Some(prior()),
+            group_prior: None,
             draws: Settings {
                 chains: 1,
                 warmup: self.iterations - half,

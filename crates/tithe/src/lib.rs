@@ -80,7 +80,7 @@ pub use mcmc::diagnostics::CoefficientSummary;
 pub use mcmc::discrepancy::Discrepancy;
 pub use mcmc::findings::{Finding, Trouble};
 pub use mcmc::{Sampler, Settings as DrawSettings};
-pub use model::{Prior, PriorChoice};
+pub use model::{GroupPrior, Prior, PriorChoice};
 pub use results::fit::{Fit, FitSettings};
 pub use results::judgement::{Judgement, VerificationFacts};
 pub use results::predict::{Incomplete, PredictSettings, Prediction};

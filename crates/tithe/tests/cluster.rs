@@ -17,7 +17,8 @@ use tithe::data::source::partition::Passing;
 use tithe::data::table::{Roles, Table};
 use tithe::distributed::{Cluster, ClusterEngine, do_task, empty_outcome, join_outcomes};
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
-use tithe::results::fit::{FitSettings, fit_coreset};
+use tithe::results::fit::FitSettings;
+use tithe::results::fit_grouped::fit_coreset;
 use tithe::results::verify::{VerifySettings, verify};
 
 #[derive(Clone, Copy)]

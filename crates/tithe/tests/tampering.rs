@@ -25,7 +25,8 @@ use tithe::model::{Prior, Priors};
 use tithe::results::compare::compare;
 use tithe::results::export::{Tool, export};
 use tithe::results::file::{posterior_bytes, read_posterior_from};
-use tithe::results::fit::{Fit, FitSettings, fit_coreset};
+use tithe::results::fit::{Fit, FitSettings};
+use tithe::results::fit_grouped::fit_coreset;
 
 fn coreset(formula: Option<&str>) -> Coreset {
     let mut text = "age,town,member,y\n".to_string();

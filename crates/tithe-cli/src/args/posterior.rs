@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use tithe::data::generate::Recipe;
 use tithe::mcmc::Sampler;
-use tithe::model::{Prior, PriorChoice};
+use tithe::model::{GroupPrior, Prior, PriorChoice};
 
 use super::{ColumnArgs, DataArgs, EngineArgs, OutputArgs};
 
@@ -22,6 +22,11 @@ pub struct PriorArgs {
     /// Prior of the intercept, where all columns have their means [default: normal:10, or as --prior if that is wider].
     #[arg(long, value_name = "PRIOR", help_heading = "Priors")]
     pub intercept_prior: Option<Prior>,
+
+    /// Prior of the standard deviations of group effects: half-normal:SCALE, half-student:DEGREES:SCALE, half-cauchy:SCALE
+    /// or exponential:RATE [default: half-student:3:2.5].
+    #[arg(long, value_name = "PRIOR", help_heading = "Priors")]
+    pub group_prior: Option<GroupPrior>,
 
     /// Prior of one coefficient, such as age=normal:1 or city=Rome=normal:1. Can be given several times.
     #[arg(long, value_name = "NAME=PRIOR", value_parser = parse_named_prior, help_heading = "Priors")]
@@ -195,6 +200,43 @@ pub enum UnseenArg {
     Error,
     /// Treat it as the reference level.
     Reference,
+}
+
+/// `tithe groups`.
+#[derive(Debug, Args)]
+pub struct GroupsArgs {
+    /// Posterior file.
+    pub posterior: PathBuf,
+
+    /// Only the effects of this term, such as '1|store'.
+    #[arg(long, value_name = "TERM")]
+    pub term: Option<String>,
+
+    /// Order of the group effects.
+    #[arg(long, value_enum, default_value_t = GroupOrder::Name)]
+    pub sort: GroupOrder,
+
+    /// Show only the first N.
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+
+    #[command(flatten)]
+    pub show: OutputArgs,
+}
+
+/// An order of group effects.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum GroupOrder {
+    /// By name.
+    Name,
+    /// The largest mean first.
+    Mean,
+    /// The mean farthest from 0 first.
+    Size,
+    /// The most uncertain first.
+    Sd,
+    /// The fewest effective draws first.
+    Ess,
 }
 
 /// `tithe report`.

@@ -15,7 +15,8 @@ use tithe::encoding::EncodingSettings;
 use tithe::encoding::Standardize;
 use tithe::engine::{EngineSettings, LocalEngine};
 use tithe::mcmc::Settings;
-use tithe::results::fit::{Fit, FitSettings, fit_coreset};
+use tithe::results::fit::{Fit, FitSettings};
+use tithe::results::fit_grouped::fit_coreset;
 use tithe::results::verify::{VerifySettings, verify};
 
 use crate::args::DemoArgs;

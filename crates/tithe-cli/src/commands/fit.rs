@@ -13,13 +13,14 @@ use tithe::mcmc::Sampler;
 use tithe::model::Prior;
 use tithe::options::DataFitOptions;
 use tithe::results::file::{prior_scale, write_posterior};
-use tithe::results::fit::{Basis, Fit, SHORT_FIT, fit_coreset};
+use tithe::results::fit::{Basis, Fit, SHORT_FIT};
+use tithe::results::fit_grouped::fit_coreset;
 use tithe::results::one_step::{ByCoreset, FittedRows, OneStep, fit_in_one_step, verify_and_correct};
 use tithe::results::write_stan_csv;
 
 use crate::args::{DataArgs, FitArgs, PosteriorFormat};
 use crate::commands::{
-    certificate, coefficients, create_output, create_parquet, fail_if_strict, full_fit_seconds,
+    certificate, coefficients, create_output, create_parquet, fail_if_strict, full_fit_seconds, groups,
     no_coreset_needed, problems, rows_fitted,
 };
 use crate::plan;
@@ -221,6 +222,8 @@ fn record(args: &FitArgs, fit: &Fit, course: &Course) -> Value {
         "priors": fit.draws.names.iter().zip(&fit.priors.coefficients).collect::<Vec<(&String, &Prior)>>(),
         "basis": fit.basis,
         "summary": fit.summary,
+        "scales": fit.groups.as_ref().map(|groups| &groups.scale_summary),
+        "groups": fit.groups.as_ref().map(|groups| &groups.effect_summary),
         "interval": args.interval,
         "odds_ratios": coefficients::odds_ratios(fit, args.interval),
         "findings": fit.findings,
@@ -238,7 +241,7 @@ fn record(args: &FitArgs, fit: &Fit, course: &Course) -> Value {
 
 /// The result as a table.
 fn table(args: &FitArgs, fit: &Fit, course: &Course) -> String {
-    let mut text = coefficients::table(fit, args.interval);
+    let mut text = coefficients::table(fit, args.interval) + &groups::scales_table(fit);
     let (centers, scales) = fit.encoding.transform();
     let [is_centred, is_scaled] =
         [centers.iter().any(|center| *center != 0.0), scales.iter().any(|scale| *scale != 1.0)];

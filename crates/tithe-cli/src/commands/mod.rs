@@ -11,6 +11,7 @@ pub mod demo;
 pub mod export;
 pub mod fit;
 pub mod generate;
+pub mod groups;
 pub mod inspect;
 pub mod merge;
 pub mod paper;

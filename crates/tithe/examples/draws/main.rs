@@ -12,7 +12,8 @@ use tithe::base::rng::Seed;
 use tithe::coreset::build::{BuildSettings, build_on};
 use tithe::coreset::selection::Size;
 use tithe::mcmc::{Sampler, Settings};
-use tithe::results::fit::{FitSettings, fit_coreset, fit_data};
+use tithe::results::fit::{FitSettings, fit_data};
+use tithe::results::fit_grouped::fit_coreset;
 use tithe::results::verify::{VerifySettings, verify};
 
 fn line(name: &str, size: usize) -> Result<()> {

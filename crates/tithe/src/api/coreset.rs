@@ -10,7 +10,8 @@ use crate::coreset::calibration::certificate::Certificate;
 use crate::coreset::file::{read_coreset, write_coreset};
 use crate::coreset::merge::merge;
 use crate::data::sink::Output;
-use crate::results::fit::{Fit, FitSettings, fit_coreset};
+use crate::results::fit::{Fit, FitSettings};
+use crate::results::fit_grouped::fit_coreset;
 
 impl Coreset {
     /// Reads a coreset file.

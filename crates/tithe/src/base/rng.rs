@@ -50,6 +50,8 @@ pub enum Purpose {
     CheckDraws = 14,
     /// The rows whose quantiles are knots of a formula; one stream per block.
     Terms = 15,
+    /// The effects of new groups in predictions; one stream per draw.
+    NewGroups = 20,
 }
 
 impl Seed {

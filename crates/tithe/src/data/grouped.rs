@@ -1,12 +1,14 @@
 //! Weighted points whose rows belong to groups: the input of hierarchical models.
 
+use serde::{Deserialize, Serialize};
+
 use crate::data::points::{Points, TILE, Tile};
 
 /// Weighted points `z_n = y_n x_n`, and the group of each row in one or more grouping factors.
 ///
 /// The linear predictor of row `n` is `y_n η_n = z_n·β + Σ_f (y_n r_{nf})·u_{f,g_f(n)}`, where `β` are the fixed effects,
 /// `r_{nf}` the values of the columns whose effects vary by factor `f`, and `u_{f,g}` the effects of group `g`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupedPoints {
     /// The fixed effects' part of each row, and the weights.
     pub fixed: Points,
@@ -15,7 +17,7 @@ pub struct GroupedPoints {
 }
 
 /// The rows' groups in one grouping factor, and the values that their effects multiply.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memberships {
     /// The number of groups G.
     pub groups: usize,
@@ -86,6 +88,15 @@ impl GroupedPoints {
         if let Some(factor) = self.factors.first_mut() {
             factor.group.extend_from_slice(tile.group);
             factor.z.extend_from_slice(tile.effects);
+        }
+    }
+
+    /// Appends rows of the same model.
+    pub fn append(&mut self, next: GroupedPoints) {
+        next.fixed.tiles().for_each(|tile| self.fixed.push_tile(&tile));
+        for (factor, mut next) in self.factors.iter_mut().zip(next.factors) {
+            factor.group.append(&mut next.group);
+            factor.z.append(&mut next.z);
         }
     }
 

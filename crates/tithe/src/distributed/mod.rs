@@ -32,6 +32,8 @@ use crate::mode::values::Evaluating;
 use crate::results::check::Checking;
 use crate::results::compare::Scoring;
 use crate::results::fit::Gathering;
+use crate::results::fit_grouped::GatheringGroups;
+use crate::results::group_effects::EvaluatingGroupDraws;
 
 /// A cluster of machines that runs tasks on the partitions of a table.
 pub trait Cluster: Sync {
@@ -280,6 +282,8 @@ passes!(
     Scoring<'static>,
     Checking<'static>,
     Gathering<'static>,
+    GatheringGroups<'static>,
+    EvaluatingGroupDraws<'static>,
 );
 
 /// Joins outcomes in the order of the partitions.

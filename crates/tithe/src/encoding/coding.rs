@@ -238,9 +238,10 @@ impl Encoding {
         usize::from(self.intercept) + width
     }
 
-    /// The version of a file with this encoding: programs that do not know formulas must not read one as if it had none.
+    /// The version of a file with this encoding: programs that do not know formulas or group effects must not
+    /// read one as if it had none.
     pub(crate) fn file_version(&self) -> u64 {
-        if self.design.is_some() { NEWEST_VERSION } else { VERSION }
+        if self.design.is_some() || !self.groups.is_empty() { NEWEST_VERSION } else { VERSION }
     }
 
     /// The highest index among features named `x1`, `x2`, … (LIBSVM).
@@ -632,6 +633,11 @@ impl Scratch {
     /// Buffers for points of dimension `dim`.
     pub fn new(dim: usize) -> Scratch {
         Scratch { z: vec![Lane::ZERO; dim], w: Lane::ZERO, y: Lane::ZERO, terms: Vec::new() }
+    }
+
+    /// The signs `y` and the points `z` of the last tile.
+    pub(crate) fn signs_and_points(&self) -> (&Lane, &[Lane]) {
+        (&self.y, &self.z)
     }
 
     /// The signs `y` of the last tile.

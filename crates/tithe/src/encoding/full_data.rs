@@ -43,7 +43,7 @@ pub fn open_with(
     Table::new(source, &roles)
 }
 
-fn is_read_as_text(coding: &Coding) -> bool {
+pub(crate) fn is_read_as_text(coding: &Coding) -> bool {
     matches!(coding, Coding::Levels { .. } | Coding::Groups { .. })
 }
 

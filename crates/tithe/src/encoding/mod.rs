@@ -4,6 +4,7 @@ mod check;
 mod coding;
 mod found;
 pub mod full_data;
+pub(crate) mod group_rows;
 pub mod groups;
 mod label;
 mod learn;

@@ -1,12 +1,12 @@
 //! The adaptive Metropolis-adjusted Langevin algorithm (MALA), the paper's sampler, in whitened or plain coordinates.
 
-use super::{Watch, Whitened, fill_normal};
+use super::{Watch, fill_normal, start};
 use crate::base::error::Result;
 use crate::base::math::{exp, ln, pow};
 use crate::base::rng::{Rng, open_unit};
 use crate::mcmc::Settings;
 use crate::mcmc::draws::{Chain, Stats};
-use crate::model::{Gaussian, LogDensity};
+use crate::model::Target;
 
 /// The optimal acceptance rate of Langevin proposals (Roberts and Rosenthal 1998).
 const TARGET_ACCEPTANCE: f64 = 0.574;
@@ -14,18 +14,15 @@ const TARGET_ACCEPTANCE: f64 = 0.574;
 /// Draws one chain. Proposals are `x + ½h²∇ + hξ`. During warm-up `ln h` adapts to the acceptance rate with step sizes
 /// `t^{−0.6}`; afterwards `h` is fixed.
 pub(super) fn chain(
-    density: &dyn LogDensity,
-    gaussian: &Gaussian,
-    start: Vec<f64>,
+    target: &mut dyn Target,
+    mut position: Vec<f64>,
     settings: &Settings,
     rng: &mut Rng,
     watch: &Watch<'_>,
 ) -> Result<Chain> {
-    let dim = density.dim();
-    let mut whitened = Whitened::new(density, gaussian);
-    let mut position = start;
+    let dim = target.dim();
     let mut gradient = vec![0.0; dim];
-    let mut value = whitened.start(&position, &mut gradient)?;
+    let mut value = start(target, &position, &mut gradient)?;
     let (mut noise, mut proposal, mut new_gradient) = (vec![0.0; dim], vec![0.0; dim], vec![0.0; dim]);
     let mut log_step = -ln(dim.max(1) as f64) / 6.0;
     let mut kept = Chain::default();
@@ -40,7 +37,7 @@ pub(super) fn chain(
             proposal[d] = position[d] + drift * gradient[d] + step * noise[d];
             forward += noise[d] * noise[d];
         }
-        let new_value = whitened.value_and_gradient(&proposal, &mut new_gradient);
+        let new_value = target.value_and_gradient(&proposal, &mut new_gradient);
         let backward: f64 =
             (0..dim).map(|d| ((position[d] - proposal[d] - drift * new_gradient[d]) / step).powi(2)).sum();
         let log_ratio = new_value - value + 0.5 * (forward - backward);
@@ -54,7 +51,7 @@ pub(super) fn chain(
         if i < settings.warmup {
             log_step += (acceptance - TARGET_ACCEPTANCE) * pow((i + 1) as f64, -0.6);
         } else {
-            whitened.keep(&position, &mut kept.theta);
+            target.keep(&position, &mut kept.theta);
             kept.lp.push(value);
             acceptance_rate.push(acceptance);
         }

@@ -20,7 +20,7 @@ use crate::base::machine::memory_limit;
 use crate::base::progress::{Event, Observer};
 use crate::base::rng::{Purpose, Rng, Seed, open_unit, standard_normal};
 use crate::mcmc::draws::{Chain, Draws};
-use crate::model::{Gaussian, LogDensity};
+use crate::model::{Gaussian, LogDensity, Target};
 
 /// A sampler. As text: `nuts`, `mala`, `mala-plain`, `laplace`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,30 +156,56 @@ pub fn run(
         ));
     }
     settings.check_memory(density.dim())?;
+    let chains = run_chains(settings, observer, |chain, watch| {
+        let mut rng = settings.seed.stream(Purpose::Chain, chain as u64);
+        let whitened = &mut Whitened::new(density, approximation);
+        match sampler {
+            Sampler::Nuts => nuts::chain(whitened, settings, &mut rng, watch),
+            Sampler::Mala { preconditioned: true } => {
+                let start = dispersed(approximation.dim(), &mut rng);
+                mala::chain(whitened, start, settings, &mut rng, watch)
+            }
+            Sampler::Mala { preconditioned: false } => {
+                let identity = Gaussian::standard(density.dim());
+                let plain = &mut Whitened::new(density, &identity);
+                mala::chain(plain, vec![0.0; density.dim()], settings, &mut rng, watch)
+            }
+            Sampler::Laplace => laplace::chain(whitened, settings, &mut rng, watch),
+        }
+    })?;
+    Ok(Draws { names: names.to_vec(), chains })
+}
+
+/// Draws by NUTS, with a target per chain that `target` makes; returns the chains with their targets, which may have recorded more.
+pub(crate) fn run_nuts<T: Target + Send>(
+    target: impl Fn() -> T + Sync,
+    settings: &Settings,
+    observer: &dyn Observer,
+) -> Result<Vec<(Chain, T)>> {
+    settings.check()?;
+    run_chains(settings, observer, |chain, watch| {
+        let mut rng = settings.seed.stream(Purpose::Chain, chain as u64);
+        let mut target = target();
+        let chain = nuts::chain(&mut target, settings, &mut rng, watch)?;
+        Ok((chain, target))
+    })
+}
+
+/// Runs each chain on a thread of the current pool.
+fn run_chains<T: Send>(
+    settings: &Settings,
+    observer: &dyn Observer,
+    chain: impl Fn(usize, &Watch<'_>) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
     let iterations =
         (settings.warmup as u64).saturating_add(settings.draws as u64).saturating_mul(settings.chains as u64);
     observer.event(Event::ChainsStarted { chains: settings.chains, iterations });
     let chains = (0..settings.chains)
         .into_par_iter()
-        .map(|chain| {
-            let mut rng = settings.seed.stream(Purpose::Chain, chain as u64);
-            let watch = Watch { observer };
-            match sampler {
-                Sampler::Nuts => nuts::chain(density, approximation, settings, &mut rng, &watch),
-                Sampler::Mala { preconditioned: true } => {
-                    let start = dispersed(approximation.dim(), &mut rng);
-                    mala::chain(density, approximation, start, settings, &mut rng, &watch)
-                }
-                Sampler::Mala { preconditioned: false } => {
-                    let identity = Gaussian::standard(density.dim());
-                    mala::chain(density, &identity, vec![0.0; density.dim()], settings, &mut rng, &watch)
-                }
-                Sampler::Laplace => laplace::chain(density, approximation, settings, &mut rng, &watch),
-            }
-        })
-        .collect::<Result<Vec<Chain>>>()?;
+        .map(|number| chain(number, &Watch { observer }))
+        .collect::<Result<Vec<T>>>()?;
     observer.event(Event::ChainsFinished);
-    Ok(Draws { names: names.to_vec(), chains })
+    Ok(chains)
 }
 
 /// Reports progress to the observer, and asks it whether to stop.
@@ -217,6 +243,12 @@ impl<'a> Whitened<'a> {
         let dim = density.dim();
         Whitened { density, gaussian, theta: vec![0.0; dim], gradient: vec![0.0; dim], scratch: Vec::new() }
     }
+}
+
+impl Target for Whitened<'_> {
+    fn dim(&self) -> usize {
+        self.density.dim()
+    }
 
     /// The density of `θ(ξ)`, and its gradient with respect to `ξ`.
     fn value_and_gradient(&mut self, xi: &[f64], gradient: &mut [f64]) -> f64 {
@@ -226,24 +258,24 @@ impl<'a> Whitened<'a> {
         value
     }
 
-    /// The value at the start of a chain, which must be finite.
-    fn start(&mut self, xi: &[f64], gradient: &mut [f64]) -> Result<f64> {
-        let value = self.value_and_gradient(xi, gradient);
-        if value.is_finite() && gradient.iter().all(|g| g.is_finite()) {
-            return Ok(value);
-        }
-        Err(ErrorKind::Numerical {
-            what: format!("a chain cannot start: at its first point the log-density is {value}"),
-            help: Some("look for infinite values, or values beyond 1e150, in the data".into()),
-        }
-        .into())
-    }
-
     /// Appends the coefficients of `ξ`.
     fn keep(&mut self, xi: &[f64], theta: &mut Vec<f64>) {
         self.gaussian.unwhiten(xi, &mut self.theta);
         theta.extend_from_slice(&self.theta);
     }
+}
+
+/// The value at the start of a chain, which must be finite.
+fn start(target: &mut dyn Target, xi: &[f64], gradient: &mut [f64]) -> Result<f64> {
+    let value = target.value_and_gradient(xi, gradient);
+    if value.is_finite() && gradient.iter().all(|g| g.is_finite()) {
+        return Ok(value);
+    }
+    Err(ErrorKind::Numerical {
+        what: format!("a chain cannot start: at its first point the log-density is {value}"),
+        help: Some("look for infinite values, or values beyond 1e150, in the data".into()),
+    }
+    .into())
 }
 
 /// The start of a chain in whitened coordinates: uniform within two standard deviations. Starts are more dispersed than

@@ -4,13 +4,13 @@
 //! Whitening by the posterior's normal approximation makes a typical posterior nearly standard normal, so that a few
 //! leapfrog steps cross it; the metric adapts to what the approximation misses (heavy tails, spikes).
 
-use super::{Watch, Whitened, dispersed, fill_normal};
+use super::{Watch, dispersed, fill_normal, start};
 use crate::base::error::Result;
 use crate::base::math::{exp, ln, ln_1p, pow};
 use crate::base::rng::{Rng, open_unit};
 use crate::mcmc::Settings;
 use crate::mcmc::draws::{Chain, Stats};
-use crate::model::{Gaussian, LogDensity};
+use crate::model::Target;
 
 /// Target of the mean acceptance probability.
 const TARGET_ACCEPTANCE: f64 = 0.8;
@@ -22,22 +22,16 @@ const MAX_DEPTH: u32 = 10;
 const MAX_ENERGY_RISE: f64 = 1000.0;
 
 pub(super) fn chain(
-    density: &dyn LogDensity,
-    gaussian: &Gaussian,
+    target: &mut dyn Target,
     settings: &Settings,
     rng: &mut Rng,
     watch: &Watch<'_>,
 ) -> Result<Chain> {
-    let dim = density.dim();
-    let mut dynamics = Dynamics {
-        density: Whitened::new(density, gaussian),
-        variance: vec![1.0; dim],
-        step: 1.0,
-        spare: Vec::new(),
-    };
+    let dim = target.dim();
+    let mut dynamics = Dynamics { target, variance: vec![1.0; dim], step: 1.0, spare: Vec::new() };
     let mut state = State::new(dim);
     state.position = dispersed(dim, rng);
-    state.value = dynamics.density.start(&state.position, &mut state.gradient)?;
+    state.value = start(dynamics.target, &state.position, &mut state.gradient)?;
     dynamics.step = dynamics.reasonable_step(&state, rng);
     let mut averaging = DualAveraging::new(dynamics.step, TARGET_ACCEPTANCE);
     let mut moments = Moments::new(dim);
@@ -63,7 +57,7 @@ pub(super) fn chain(
                 dynamics.step = averaging.final_step();
             }
         } else {
-            dynamics.density.keep(&state.position, &mut kept.theta);
+            dynamics.target.keep(&state.position, &mut kept.theta);
             kept.lp.push(state.value);
             noted.push(note);
         }
@@ -137,7 +131,7 @@ struct Stopped;
 
 /// Hamiltonian dynamics.
 struct Dynamics<'a> {
-    density: Whitened<'a>,
+    target: &'a mut dyn Target,
     /// The inverse metric.
     variance: Vec<f64>,
     step: f64,
@@ -154,7 +148,7 @@ impl Dynamics<'_> {
         for ((x, p), v) in state.position.iter_mut().zip(&state.momentum).zip(&self.variance) {
             *x += step * v * p;
         }
-        state.value = self.density.value_and_gradient(&state.position, &mut state.gradient);
+        state.value = self.target.value_and_gradient(&state.position, &mut state.gradient);
         for (p, g) in state.momentum.iter_mut().zip(&state.gradient) {
             *p += 0.5 * step * g;
         }
@@ -449,6 +443,8 @@ impl Windows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcmc::Whitened;
+    use crate::model::{Gaussian, LogDensity};
 
     #[test]
     fn windows_double_and_fill_the_middle_of_warm_up() {
@@ -472,16 +468,13 @@ mod tests {
             }
         }
         let standard = Gaussian::standard(2);
-        let mut dynamics = Dynamics {
-            density: Whitened::new(&Normal, &standard),
-            variance: vec![1.0, 0.25],
-            step: 0.1,
-            spare: Vec::new(),
-        };
+        let mut target = Whitened::new(&Normal, &standard);
+        let variance = vec![1.0, 0.25];
+        let mut dynamics = Dynamics { target: &mut target, variance, step: 0.1, spare: Vec::new() };
         let mut state = State::new(2);
         state.position = vec![1.0, -0.5];
         state.momentum = vec![0.3, 0.8];
-        state.value = dynamics.density.value_and_gradient(&[1.0, -0.5], &mut state.gradient);
+        state.value = dynamics.target.value_and_gradient(&[1.0, -0.5], &mut state.gradient);
         let energy = dynamics.energy(&state);
         for _ in 0..20 {
             dynamics.leapfrog(&mut state, 0.1);

@@ -39,7 +39,7 @@ pub(crate) fn margins(tile: &Tile<'_>, theta: &[f64], margin: &mut Lane) {
 
 /// Adds `Σ_r a_r z_{rd}` to the parts of each column `d`.
 #[inline(always)]
-fn add_columns(tile: &Tile<'_>, a: &Lane, sums: &mut [Part]) {
+pub(super) fn add_columns(tile: &Tile<'_>, a: &Lane, sums: &mut [Part]) {
     let a = groups(a);
     for (z, sum) in tile.z.iter().zip(sums) {
         let (z, mut s) = (groups(z), *sum);

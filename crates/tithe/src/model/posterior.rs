@@ -18,6 +18,18 @@ pub trait LogDensity: Sync {
     fn value_and_gradient(&self, theta: &[f64], gradient: &mut [f64], scratch: &mut Vec<[f64; 8]>) -> f64;
 }
 
+/// A log-density in coordinates `ξ` in which it is nearly standard normal, with working memory: what a chain moves in.
+pub trait Target {
+    /// Number of coordinates.
+    fn dim(&self) -> usize;
+
+    /// The log-density at `ξ`; its gradient is written to `gradient`. A value that is not finite means that `ξ` has no density.
+    fn value_and_gradient(&mut self, xi: &[f64], gradient: &mut [f64]) -> f64;
+
+    /// Appends the parameters at `ξ`, a draw, to `theta`.
+    fn keep(&mut self, xi: &[f64], theta: &mut Vec<f64>);
+}
+
 /// The posterior of weighted rows under independent priors.
 #[derive(Clone, Debug)]
 pub struct Posterior<'a> {

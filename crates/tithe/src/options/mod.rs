@@ -21,7 +21,7 @@ use crate::encoding::{Encoding, Standardize, Unseen};
 use crate::engine::Missing;
 use crate::formula::Syntax;
 use crate::mcmc::{Sampler, Settings};
-use crate::model::PriorChoice;
+use crate::model::{GroupPrior, PriorChoice};
 use crate::options::groups::{group_factor, terms_of_groups};
 use crate::results::fit::FitSettings;
 use crate::results::one_step::{FittedRows, OneStepSettings};
@@ -415,6 +415,8 @@ pub struct FitOptions {
     pub sampler: Option<Sampler>,
     /// The priors, on the model's scale (default: those that a coreset was built for, or the default ones).
     pub priors: Option<PriorChoice>,
+    /// The prior of the standard deviations of group effects (default: half-student:3:2.5).
+    pub group_prior: Option<GroupPrior>,
     /// The number of chains.
     pub chains: Option<usize>,
     /// Draws kept per chain.
@@ -441,6 +443,7 @@ impl FitOptions {
         Ok(FitSettings {
             sampler: self.sampler.unwrap_or(usual.sampler),
             priors: self.priors.clone(),
+            group_prior: self.group_prior,
             draws,
             threads: self.threads,
         })

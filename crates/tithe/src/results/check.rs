@@ -88,6 +88,7 @@ impl CalibrationGroup {
 /// # Errors
 /// If there are no rows, a row has another label, or a setting makes no sense.
 pub fn check(engine: &impl Engine, fit: &Fit, settings: &CheckSettings) -> Result<Check> {
+    fit.refuse_groups("checked")?;
     if settings.draws == 0 {
         return Err(Error::setting(Setting::Draws, "must be at least 1"));
     }

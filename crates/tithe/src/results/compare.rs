@@ -73,6 +73,8 @@ impl Comparison {
 /// # Errors
 /// If the two posteriors have different coefficients.
 pub fn compare(fit: &Fit, reference: &Fit, kernel: Kernel) -> Result<Comparison> {
+    fit.refuse_groups("compared")?;
+    reference.refuse_groups("compared")?;
     let kernel = kernel.check()?;
     let places = places(fit, reference)?;
     let dim = places.len();
@@ -198,6 +200,7 @@ pub struct Scores {
 /// Scores a posterior on the rows of an engine whose table was opened with the posterior's encoding. Uses at most `most`
 /// draws, evenly spaced.
 pub fn score(engine: &impl Engine, fit: &Fit, most: usize) -> Result<Scores> {
+    fit.refuse_groups("scored")?;
     if most == 0 {
         return Err(Error::setting(Setting::Draws, "must be at least 1"));
     }

@@ -22,6 +22,7 @@ pub(super) const CORRECTED: &str = "corrected posterior";
 
 /// Writes the draws that were evaluated, with a column `weight` of importance weights, which sum to 1.
 pub fn write_corrected(fit: &Fit, verification: &Verification, mut output: Output) -> Result<()> {
+    fit.refuse_groups("corrected")?;
     let names = &fit.draws.names;
     let own = |name: &str| own_name(name, names);
     let per_chain = fit.draws.draws_per_chain().max(1);
@@ -65,6 +66,7 @@ const LOW_EFFICIENCY: f64 = 0.5;
 /// # Errors
 /// If the weights are unreliable, because users of the draws could not see that.
 pub fn resampled(fit: &Fit, verification: &Verification, seed: Seed) -> Result<Fit> {
+    fit.refuse_groups("resampled")?;
     let effective = verification.psis.effective_draws();
     if verification.judgement == Judgement::TooFar {
         return Err(ErrorKind::Numerical {

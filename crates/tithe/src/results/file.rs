@@ -3,6 +3,7 @@
 //! The columns are `chain`, `draw`, one per coefficient, then `lp` and the sampler's statistics under ArviZ's names.
 //! Coefficients keep their names; another column with the name of a coefficient becomes `stats.name`.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use crate::mcmc::findings::Finding;
 use crate::mcmc::{Sampler, Settings};
 use crate::model::Priors;
 use crate::results::fit::{Basis, Fit};
+use crate::results::groups::{FittedFactor, GroupPosterior, effect_summaries, group_names};
 use crate::results::judgement::VerificationFacts;
 
 const POSTERIOR: FileKind =
@@ -46,6 +48,9 @@ struct Metadata {
     findings: Vec<Finding>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     verified: Option<VerificationFacts>,
+    /// The grouping factors, if the model has any. Their parameters follow the coefficients in the table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<FittedFactor>,
     /// For other readers of the file; recomputed from the draws when tithe reads it.
     summary: Value,
 }
@@ -91,7 +96,7 @@ pub fn posterior_bytes(fit: &Fit) -> Result<Vec<u8>> {
 
 /// The table of a posterior's file.
 pub fn posterior_table(fit: &Fit) -> Result<RecordBatch> {
-    table(columns(&fit.draws)).map_err(|error| Error::malformed(Path::new(MEMORY), error.to_string()))
+    table(columns(fit)).map_err(|error| Error::malformed(Path::new(MEMORY), error.to_string()))
 }
 
 fn check_finite(fit: &Fit) -> Result<()> {
@@ -124,16 +129,25 @@ fn write_to(fit: &Fit, file: impl Write + Send) -> std::io::Result<()> {
         basis: fit.basis.clone(),
         findings: fit.findings.clone(),
         verified: fit.verified.clone(),
+        groups: fit.groups.as_ref().map(|groups| groups.factors.clone()).unwrap_or_default(),
         summary: json!(fit.summary),
     };
-    write_table(columns(&fit.draws), &metadata, file)
+    write_table(columns(fit), &metadata, file)
+}
+
+/// The names of all parameters: coefficients, and scales, correlations and group effects if the model has them.
+fn parameter_names(coefficients: &[String], factors: &[FittedFactor]) -> Vec<String> {
+    coefficients.iter().cloned().chain(group_names(factors)).collect()
 }
 
 /// The draws as named columns.
-fn columns(draws: &Draws) -> Vec<(String, ArrayRef)> {
+fn columns(fit: &Fit) -> Vec<(String, ArrayRef)> {
+    let draws = &fit.draws;
+    let factors = fit.groups.as_ref().map_or(&[][..], |groups| &groups.factors);
+    let names = parameter_names(&draws.names, factors);
     let per_chain = draws.draws_per_chain() as u32;
     let count = draws.chains.len() as u32;
-    let own = |name: &str| own_name(name, &draws.names);
+    let own = |name: &str| own_name(name, &names);
     let chain =
         UInt32Array::from_iter_values((0..count).flat_map(|chain| (0..per_chain).map(move |_| chain)));
     let draw = UInt32Array::from_iter_values((0..count).flat_map(|_| 0..per_chain));
@@ -142,6 +156,11 @@ fn columns(draws: &Draws) -> Vec<(String, ArrayRef)> {
     for (i, name) in draws.names.iter().enumerate() {
         let values = Float64Array::from_iter_values(draws.rows().map(|beta| beta[i]));
         columns.push((name.clone(), Arc::new(values)));
+    }
+    if let Some(groups) = &fit.groups {
+        columns.extend(group_columns(groups));
+        let values = groups.log_likelihood.iter().flatten().copied();
+        columns.push((own("log_likelihood"), Arc::new(Float64Array::from_iter_values(values))));
     }
     let numbers = |values: &dyn Fn(&Chain) -> Vec<f64>| -> ArrayRef {
         Arc::new(Float64Array::from_iter_values(draws.chains.iter().flat_map(values)))
@@ -179,6 +198,16 @@ fn columns(draws: &Draws) -> Vec<(String, ArrayRef)> {
     columns
 }
 
+/// Scales, correlations and group effects as named columns.
+fn group_columns(groups: &GroupPosterior) -> impl Iterator<Item = (String, ArrayRef)> {
+    let column = |values: Vec<Vec<f64>>| -> ArrayRef {
+        Arc::new(Float64Array::from_iter_values(values.into_iter().flatten()))
+    };
+    let scales = (0..groups.scales.dim()).map(move |i| column(groups.scales.coefficient(i)));
+    let effects = (0..groups.total()).map(move |i| column(groups.effect(i)));
+    groups.names().into_iter().zip(scales.chain(effects))
+}
+
 /// Reads a posterior.
 pub fn read_posterior(path: &Path) -> Result<Fit> {
     read_posterior_from(&Input::file(path))
@@ -195,10 +224,12 @@ pub fn read_posterior_from(input: &Input) -> Result<Fit> {
     if let Some(what) = metadata.fault(&names) {
         return Err(stored.damaged(what));
     }
-    let draws = read_draws(&stored, &names, metadata.settings, metadata.sampler)?;
+    let all = parameter_names(&names, &metadata.groups);
+    let (draws, log_likelihood) = read_draws(&stored, &all, &metadata)?;
     if let Some(what) = not_finite(&draws) {
         return Err(stored.damaged(what));
     }
+    let (draws, groups) = split(draws, metadata.groups, names.len(), log_likelihood);
     Ok(Fit {
         summary: diagnostics::summary(&draws),
         draws,
@@ -209,7 +240,43 @@ pub fn read_posterior_from(input: &Input) -> Result<Fit> {
         basis: metadata.basis,
         findings: metadata.findings,
         verified: metadata.verified,
+        groups,
     })
+}
+
+/// The draws of the coefficients, and those of the other parameters.
+fn split(
+    all: Draws,
+    factors: Vec<FittedFactor>,
+    dim: usize,
+    log_likelihood: Vec<Vec<f64>>,
+) -> (Draws, Option<GroupPosterior>) {
+    if factors.is_empty() {
+        return (all, None);
+    }
+    let scale_names: Vec<String> = factors.iter().flat_map(FittedFactor::scale_names).collect();
+    let (width, middle) = (all.dim(), dim + scale_names.len());
+    let part = |chain: &Chain, places: std::ops::Range<usize>| -> Vec<f64> {
+        chain.theta.chunks_exact(width).flat_map(|theta| theta[places.clone()].iter().copied()).collect()
+    };
+    let (mut chains, mut scales, mut effects) = (Vec::new(), Vec::new(), Vec::new());
+    for chain in all.chains {
+        effects.push(part(&chain, middle..width));
+        let (theta, lp) = (part(&chain, dim..middle), chain.lp.clone());
+        scales.push(Chain { theta, lp, ..Chain::default() });
+        chains.push(Chain { theta: part(&chain, 0..dim), ..chain });
+    }
+    let draws = Draws { names: all.names[..dim].to_vec(), chains };
+    let scales = Draws { names: scale_names, chains: scales };
+    let groups = GroupPosterior {
+        scale_summary: diagnostics::summary(&scales),
+        effect_summary: effect_summaries(&factors, &effects),
+        factors,
+        scales,
+        log_likelihood,
+        effects,
+    };
+    (draws, Some(groups))
 }
 
 impl Metadata {
@@ -221,6 +288,17 @@ impl Metadata {
         }
         if let Some(error) = self.priors.iter().find_map(|named| named.prior.check().err()) {
             return Some(format!("has a prior that cannot be ({error})"));
+        }
+        if let Some(what) = self.groups.iter().find_map(FittedFactor::fault) {
+            return Some(what);
+        }
+        let mut seen = HashSet::new();
+        let all = parameter_names(names, &self.groups);
+        if let Some(name) = all.iter().find(|name| !seen.insert(name.as_str())) {
+            return Some(format!("has two parameters '{name}'"));
+        }
+        if !self.groups.is_empty() && self.sampler != Sampler::Nuts {
+            return Some("has group effects from a sampler that cannot draw them".to_string());
         }
         if self.settings.check().is_err() {
             return Some("records no chains or no draws".to_string());
@@ -247,17 +325,20 @@ fn not_finite(draws: &Draws) -> Option<String> {
 }
 
 /// The draws of a posterior file.
-fn read_draws(stored: &Stored<'_>, names: &[String], settings: Settings, sampler: Sampler) -> Result<Draws> {
-    let (chains, per_chain) = (settings.chains, settings.draws);
+///
+/// Returns the log-likelihoods of hierarchical models beside them.
+fn read_draws(stored: &Stored<'_>, names: &[String], metadata: &Metadata) -> Result<(Draws, Vec<Vec<f64>>)> {
+    let sampler = metadata.sampler;
+    let (chains, per_chain) = (metadata.settings.chains, metadata.settings.draws);
     let expected = (chains as u64).saturating_mul(per_chain as u64);
     if stored.rows() != expected {
         let what = format!("has {} draws where its metadata has {expected}", stored.rows());
         return Err(stored.damaged(what));
     }
-    let statistics: &[&str] = match sampler {
-        Sampler::Laplace => &["chain", "draw", "lp"],
-        Sampler::Mala { .. } => &["chain", "draw", "lp", "acceptance_rate", "step_size"],
-        Sampler::Nuts => &[
+    let mut statistics: Vec<&str> = match sampler {
+        Sampler::Laplace => vec!["chain", "draw", "lp"],
+        Sampler::Mala { .. } => vec!["chain", "draw", "lp", "acceptance_rate", "step_size"],
+        Sampler::Nuts => vec![
             "chain",
             "draw",
             "lp",
@@ -270,6 +351,9 @@ fn read_draws(stored: &Stored<'_>, names: &[String], settings: Settings, sampler
             "n_steps",
         ],
     };
+    if !metadata.groups.is_empty() {
+        statistics.push("log_likelihood");
+    }
     let own: Vec<String> = statistics.iter().map(|name| own_name(name, names)).collect();
     let wanted: Vec<&str> = names.iter().chain(&own).map(String::as_str).collect();
     let (_, segment) = stored.columns(&wanted)?;
@@ -315,5 +399,8 @@ fn read_draws(stored: &Stored<'_>, names: &[String], settings: Settings, sampler
     if let Some(at) = missing.filter(|at| *at > 2) {
         return Err(stored.damaged(format!("has lost values of its column '{}'", own[at])));
     }
-    Ok(Draws { names: names.to_vec(), chains: (0..chains).map(chain).collect() })
+    let log_likelihood =
+        |c: usize| statistics.get(10).map(|values| values[c * per_chain..(c + 1) * per_chain].to_vec());
+    let draws = Draws { names: names.to_vec(), chains: (0..chains).map(chain).collect() };
+    Ok((draws, (0..chains).filter_map(log_likelihood).collect()))
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::error::{ErrorKind, Help, Operation, Remedy, Result, Setting};
+use crate::base::error::{Error, ErrorKind, Help, Operation, Remedy, Result, Setting};
 use crate::base::progress::{Event, Observer};
 use crate::base::rng::Seed;
 use crate::coreset::check::MOST_ROWS;
@@ -23,7 +23,8 @@ use crate::mcmc::findings::{Finding, Trouble, findings};
 use crate::mcmc::{self, Sampler};
 use crate::mode::evaluation::least_margin;
 use crate::mode::search::full_mode_from_afar;
-use crate::model::{Gaussian, LogDensity, Posterior, PriorChoice, Priors};
+use crate::model::{Gaussian, GroupPrior, LogDensity, Posterior, PriorChoice, Priors};
+use crate::results::groups::GroupPosterior;
 use crate::results::judgement::VerificationFacts;
 use crate::results::other_priors::harm_of_priors;
 
@@ -35,6 +36,8 @@ pub struct FitSettings {
     pub sampler: Sampler,
     /// The priors, on the model's scale; by default those that a coreset was built for, or normal:2.
     pub priors: Option<PriorChoice>,
+    /// The prior of the standard deviations of group effects, on the model's scale; by default half-student:3:2.5.
+    pub group_prior: Option<GroupPrior>,
     /// How many chains and draws.
     pub draws: mcmc::Settings,
     /// Number of threads; `None` is one per core.
@@ -46,6 +49,7 @@ impl Default for FitSettings {
         FitSettings {
             sampler: Sampler::Nuts,
             priors: None,
+            group_prior: None,
             draws: mcmc::Settings { seed: Seed(0), ..mcmc::Settings::default() },
             threads: None,
         }
@@ -78,6 +82,23 @@ pub struct Fit {
     pub findings: Vec<Finding>,
     /// What a comparison with all rows found; `None` if there was none.
     pub verified: Option<VerificationFacts>,
+    #[doc(hidden)]
+    /// Scales and group effects; `None` if the model has none.
+    pub groups: Option<GroupPosterior>,
+}
+
+impl Fit {
+    /// Returns an error if the model has group effects, for what does not take them into account.
+    pub(crate) fn refuse_groups(&self, purpose: &str) -> Result<()> {
+        match self.groups {
+            None => Ok(()),
+            Some(_) => Err(ErrorKind::Numerical {
+                what: format!("a posterior with group effects cannot be {purpose}"),
+                help: Some("fit a model without group terms for this".into()),
+            }
+            .into()),
+        }
+    }
 }
 
 /// The rows that a posterior was fitted to.
@@ -111,6 +132,11 @@ pub enum Basis {
 }
 
 impl Basis {
+    /// The record of a coreset.
+    pub(super) fn of_coreset(coreset: &Coreset) -> Basis {
+        Basis::Coreset { size: coreset.rows.len() as u64, provenance: Box::new(coreset.provenance.clone()) }
+    }
+
     /// Number of rows in the full data that the posterior describes.
     pub fn rows(&self) -> u64 {
         match self {
@@ -156,11 +182,14 @@ impl Basis {
     }
 }
 
-/// Fits the rows of a coreset.
-pub fn fit_coreset(coreset: &Coreset, settings: &FitSettings, observer: &dyn Observer) -> Result<Fit> {
+/// Fits the rows of a coreset whose model has no group effects.
+pub(super) fn fit_ordinary_coreset(
+    coreset: &Coreset,
+    settings: &FitSettings,
+    observer: &dyn Observer,
+) -> Result<Fit> {
     let points = coreset.points()?;
-    let basis =
-        Basis::Coreset { size: coreset.rows.len() as u64, provenance: Box::new(coreset.provenance.clone()) };
+    let basis = Basis::of_coreset(coreset);
     fit_points(&points, &coreset.encoding, basis, settings, observer)
 }
 
@@ -176,17 +205,12 @@ pub fn fit_data(
     fit_surveyed(engine, &learnt, settings, memory)
 }
 
-/// Fits all rows of a table that was surveyed before.
-pub(crate) fn fit_surveyed(
-    engine: &impl Engine,
-    learnt: &Learnt,
-    settings: &FitSettings,
-    memory: u64,
-) -> Result<Fit> {
+/// The record of the rows that a survey read; also reports the survey's warnings.
+pub(super) fn basis_of(engine: &impl Engine, learnt: &Learnt) -> Basis {
     for warning in &learnt.warnings {
         engine.observer().event(Event::Warning(warning.clone()));
     }
-    let basis = Basis::Data {
+    Basis::Data {
         rows: learnt.rows,
         rows_read: learnt.rows_read,
         rows_dropped: learnt.rows_read - learnt.rows,
@@ -194,7 +218,23 @@ pub(crate) fn fit_surveyed(
         fingerprint: learnt.fingerprint,
         missing: engine.missing(),
         warnings: learnt.warnings.clone(),
-    };
+    }
+}
+
+/// Fits all rows of a table that was surveyed before.
+pub(crate) fn fit_surveyed(
+    engine: &impl Engine,
+    learnt: &Learnt,
+    settings: &FitSettings,
+    memory: u64,
+) -> Result<Fit> {
+    let basis = basis_of(engine, learnt);
+    if let Some(term) = learnt.encoding.groups.first() {
+        return Err(Error::setting(
+            Setting::Features,
+            format!("must not have effects that vary by '{}' in a fit without group effects", term.column),
+        ));
+    }
     if settings.sampler == Sampler::Laplace {
         return approximate(engine, &learnt.encoding, basis, settings);
     }
@@ -203,7 +243,7 @@ pub(crate) fn fit_surveyed(
 }
 
 /// The priors of the settings, or else those that the rows were chosen for.
-fn chosen_priors(settings: &FitSettings, basis: &Basis) -> PriorChoice {
+pub(super) fn chosen_priors(settings: &FitSettings, basis: &Basis) -> PriorChoice {
     match (&settings.priors, basis) {
         (Some(priors), _) => priors.clone(),
         (None, Basis::Coreset { provenance, .. }) => provenance.priors(),
@@ -241,26 +281,8 @@ fn fit_points(
         }
         Basis::Data { .. } => None,
     };
-    let part = match &basis {
-        Basis::Coreset { provenance, .. } => part_of_data(provenance),
-        Basis::Data { .. } => None,
-    };
-    let more = separated.then(separation).into_iter().chain(moved).chain(part).collect();
+    let more = separated.then(separation).into_iter().chain(moved).collect();
     Ok(finish(draws, encoding, priors, basis, settings, more))
-}
-
-/// A finding if the coreset is of a part of the data and was matched at the posterior of all data, not at its own.
-fn part_of_data(provenance: &Provenance) -> Option<Finding> {
-    let facts = provenance.calibration.as_ref().filter(|_| provenance.composition.is_none())?;
-    let part = facts.part_of.as_ref()?;
-    Some(Finding {
-        what: Trouble::PartOfData,
-        how_much: format!(
-            "the coreset is of a part of the data ({:.3} %) and was matched at the posterior of all data, not at its own",
-            100.0 * part.share
-        ),
-        what_to_do: "merge it with the coresets of the other parts".into(),
-    })
 }
 
 /// Laplace's approximation for all rows, with one pass per Newton step. The `lp` of a draw is the second-order expansion
@@ -338,13 +360,22 @@ fn finish(
         summary,
         findings,
         verified: None,
+        groups: None,
     }
 }
 
 /// All rows as points.
 fn all_points(engine: &impl Engine, learnt: &Learnt, memory: u64) -> Result<Points> {
     let dim = learnt.encoding.dim();
-    let bytes = learnt.rows.saturating_mul(8 * (dim as u64 + 1));
+    check_memory(learnt, 8 * (dim as u64 + 1), memory)?;
+    Ok(engine
+        .run(&Gathering { encoding: Cow::Borrowed(&learnt.encoding) })?
+        .unwrap_or_else(|| Points::new(dim)))
+}
+
+/// Returns an error if all rows at so many bytes per row need more than `memory` bytes.
+pub(super) fn check_memory(learnt: &Learnt, bytes_per_row: u64, memory: u64) -> Result<()> {
+    let bytes = learnt.rows.saturating_mul(bytes_per_row);
     if bytes > memory {
         let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
         return Err(ErrorKind::Numerical {
@@ -362,9 +393,7 @@ fn all_points(engine: &impl Engine, learnt: &Learnt, memory: u64) -> Result<Poin
         }
         .into());
     }
-    Ok(engine
-        .run(&Gathering { encoding: Cow::Borrowed(&learnt.encoding) })?
-        .unwrap_or_else(|| Points::new(dim)))
+    Ok(())
 }
 
 /// The pass that encodes all rows and collects them.

@@ -16,7 +16,8 @@ use crate::mcmc::Sampler;
 use crate::mcmc::discrepancy::HOPELESS;
 use crate::mcmc::findings::{Finding, Trouble};
 use crate::results::corrected::resampled;
-use crate::results::fit::{Fit, FitSettings, SHORT_FIT, fit_coreset, fit_surveyed, whole_fit_seconds};
+use crate::results::fit::{Fit, FitSettings, SHORT_FIT, fit_surveyed, whole_fit_seconds};
+use crate::results::fit_grouped::{fit_coreset, fit_groups_of_data};
 use crate::results::judgement::Judgement;
 use crate::results::verify::{Verification, VerifySettings, verify};
 
@@ -26,6 +27,11 @@ const ROWS_PER_COEFFICIENT: usize = 20;
 /// Where these are too few, this many times as many, up to a limit.
 const GROWTH: usize = 4;
 const MOST_ROWS: usize = 20_000;
+
+/// How many times as long draws of a model with group effects take, with more leapfrog steps and sparse sums.
+const COST_OF_GROUPS: f64 = 3.0;
+/// The KL that the coreset of such a model must reach where no size is given.
+const KL_OF_GROUPS: f64 = 0.02;
 
 /// Which rows are fitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,15 +98,22 @@ pub fn fit_in_one_step(engine: &impl Engine, settings: &OneStepSettings) -> Resu
     let start = Instant::now();
     let learnt = engine.install(|| survey(engine, &build.encoding, build.clusters, build.seed))?;
     let dim = learnt.encoding.dim();
-    let whole_seconds = whole_fit_seconds(learnt.rows, dim, &settings.fit);
+    let has_groups = !learnt.encoding.groups.is_empty();
+    let cost = if has_groups { COST_OF_GROUPS } else { 1.0 };
+    let whole_seconds = cost * whole_fit_seconds(learnt.rows, dim, &settings.fit);
     let is_quick = whole_seconds <= SHORT_FIT || settings.fit.sampler == Sampler::Laplace;
     if settings.rows == FittedRows::All || settings.rows == FittedRows::ByTime && is_quick {
-        let fit = fit_surveyed(engine, &learnt, &settings.fit, settings.memory)?;
+        let fit = match has_groups {
+            true => fit_groups_of_data(engine, &learnt, &settings.fit, settings.memory)?,
+            false => fit_surveyed(engine, &learnt, &settings.fit, settings.memory)?,
+        };
         return Ok(OneStep { fit, by_coreset: None });
     }
 
     let task = Task::all_rows();
-    let mut sizes = Sizes::new(settings.size, dim, learnt.rows);
+    // How many rows a hierarchical model needs depends on its groups: as few as reach a KL.
+    let size = settings.size.or(has_groups.then_some(Size::Kl { target: KL_OF_GROUPS }));
+    let mut sizes = Sizes::new(size, dim, learnt.rows);
     loop {
         let build = BuildSettings { size: sizes.size, ..build.clone() };
         let built = build_surveyed(engine, &build, &task, learnt.clone(), Clock::start())?;
@@ -138,11 +151,12 @@ pub fn fit_in_one_step(engine: &impl Engine, settings: &OneStepSettings) -> Resu
 /// As for [`verify`].
 pub fn verify_and_correct(engine: &impl Engine, fit: Fit, force: bool) -> Result<(Fit, Verification)> {
     let mut found = verify(engine, &fit, &VerifySettings { draws: None, force })?;
-    if found.judgement == Judgement::Correctable && found.chosen.len() < fit.draws.len() {
+    let can_resample = fit.groups.is_none();
+    if found.judgement == Judgement::Correctable && can_resample && found.chosen.len() < fit.draws.len() {
         found = verify(engine, &fit, &VerifySettings { draws: Some(fit.draws.len()), force })?;
     }
     let mut fit = match found.judgement {
-        Judgement::Correctable => resampled(&fit, &found, fit.settings.seed)?,
+        Judgement::Correctable if can_resample => resampled(&fit, &found, fit.settings.seed)?,
         _ => Fit { verified: Some(found.facts(false)), ..fit },
     };
     // What was measured replaces what was only feared.

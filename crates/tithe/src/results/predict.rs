@@ -17,10 +17,11 @@ use crate::data::sink::parquet::free_name;
 use crate::data::sink::{Output, RowFormat, RowWriter};
 use crate::data::source::{Input, OpenOptions, Source, open_inputs};
 pub use crate::encoding::Unseen;
-use crate::encoding::full_data::{Reopened, open_with_text};
+use crate::encoding::full_data::{Reopened, is_read_as_text, open_with_text};
 use crate::encoding::{Coding, Encoding, Scratch, stray_text};
 use crate::engine::thread_pool;
 use crate::results::fit::Fit;
+use crate::results::group_effects::{GroupEffects, TileGroups};
 
 /// How to predict.
 #[derive(Clone, Copy, Debug)]
@@ -260,7 +261,7 @@ fn text_features(encoding: &Encoding, fields: &[Field]) -> Result<Vec<String>> {
             let names = fields.iter().map(|field| field.name.as_str());
             Error::unknown_column("to use as a feature", &feature.column, names)
         })?;
-        if matches!(feature.coding, Coding::Levels { .. }) && field.kind != Kind::Text {
+        if is_read_as_text(&feature.coding) && field.kind != Kind::Text {
             text.push(field.name.clone());
         }
     }
@@ -441,7 +442,20 @@ impl<'a> FeatureReader<'a> {
                     levels.iter().map(|level| if is_known(level) { level } else { reference }.clone());
                 Ok(Column::Text { codes: codes.clone(), levels: Arc::new(levels.collect()) })
             }
-            (_, Column::Number(_)) | (Coding::Groups { .. }, _) => Ok(column.clone()),
+            (Coding::Groups { levels: known }, Column::Text { codes, levels }) => {
+                let is_strange: Vec<bool> =
+                    levels.iter().map(|level| known.binary_search(level).is_err()).collect();
+                let strange = |code: &u32| is_strange.get(*code as usize) == Some(&true);
+                let Some(first) = codes.iter().position(strange) else { return Ok(column.clone()) };
+                if self.unseen == Unseen::Error {
+                    let level = &levels[codes[first] as usize];
+                    let what = format!("the group '{level}' did not occur when the model was fitted");
+                    return Err(place.error(first, name, what, Remedy::UnseenAsReference));
+                }
+                self.replaced += codes.iter().filter(|code| strange(code)).count() as u64;
+                Ok(column.clone())
+            }
+            (_, Column::Number(_)) => Ok(column.clone()),
             (
                 Coding::Number { .. } | Coding::Indicator { .. } | Coding::Boolean,
                 Column::Text { codes, levels },
@@ -502,14 +516,15 @@ fn copy(field: &Field, column: &Column, place: &Place) -> Result<ArrayRef> {
 }
 
 /// The posterior draws on the model's scale.
-struct ModelDraws {
+struct ModelDraws<'a> {
     theta: Vec<f64>,
     dim: usize,
     tail: f64,
+    groups: Option<GroupEffects<'a>>,
 }
 
-impl ModelDraws {
-    fn new(fit: &Fit, interval: f64) -> Result<ModelDraws> {
+impl<'a> ModelDraws<'a> {
+    fn new(fit: &'a Fit, interval: f64) -> Result<ModelDraws<'a>> {
         if !(interval > 0.0 && interval < 1.0) {
             return Err(Error::setting(
                 Setting::Interval,
@@ -517,18 +532,22 @@ impl ModelDraws {
             ));
         }
         let theta = fit.draws.rows().flat_map(|beta| fit.encoding.from_user_scale(beta)).collect();
-        Ok(ModelDraws { theta, dim: fit.draws.dim(), tail: 0.5 * (1.0 - interval) })
+        let groups = fit.groups.as_ref().map(|groups| GroupEffects::new(groups, fit.settings.seed));
+        Ok(ModelDraws { theta, dim: fit.draws.dim(), tail: 0.5 * (1.0 - interval), groups })
     }
 
     /// Predictions for the rows of a block, and the number of incomplete rows.
     fn predict(&self, encoding: &Encoding, block: &Block) -> Result<(Vec<Prediction>, u64)> {
         let encoder = encoding.unlabelled_encoder(block)?;
+        let groups = encoding.group_rows(block)?;
         let mut predictions = vec![Prediction::default(); block.len];
         let buffers = || (Scratch::new(self.dim), Vec::new());
         predictions.par_chunks_mut(TILE).enumerate().for_each_init(
             buffers,
             |(scratch, values), (t, into)| {
-                self.predict_tile(&encoder.tile(t, scratch), values, into);
+                let tile = encoder.tile(t, scratch);
+                let groups = TileGroups::new(&groups, t, tile.len, tile.z);
+                self.predict_tile(&tile, &groups, values, into);
             },
         );
         let mut empty = 0;
@@ -539,7 +558,13 @@ impl ModelDraws {
         Ok((predictions, empty))
     }
 
-    fn predict_tile(&self, tile: &Tile<'_>, values: &mut Vec<f64>, into: &mut [Prediction]) {
+    fn predict_tile(
+        &self,
+        tile: &Tile<'_>,
+        groups: &TileGroups,
+        values: &mut Vec<f64>,
+        into: &mut [Prediction],
+    ) {
         let count = self.theta.len() / self.dim.max(1);
         // For each row, the probabilities under every draw.
         values.resize(count * TILE, 0.0);
@@ -552,6 +577,9 @@ impl ModelDraws {
                         for r in 0..TILE {
                             margin[r] = z[r].mul_add(theta, margin[r]);
                         }
+                    }
+                    if let Some(effects) = &self.groups {
+                        effects.add(s, groups, &mut margin);
                     }
                     // 1/(1+e^{−m}) is the slope at −m.
                     for m in margin.iter_mut() {

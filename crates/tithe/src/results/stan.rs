@@ -11,6 +11,7 @@ use crate::results::fit::Fit;
 /// Writes one file per chain; the files appear only after all of them are complete.
 pub fn write_stan_csv(fit: &Fit, mut outputs: Vec<Output>) -> Result<()> {
     use std::io::Write as _;
+    fit.refuse_groups("written in this format")?;
     for (chain, output) in outputs.iter_mut().enumerate() {
         let text = chain_text(fit, chain);
         let written = output.file_mut().write_all(text.as_bytes());

@@ -14,6 +14,7 @@ use crate::mcmc::discrepancy::Discrepancy;
 use crate::mcmc::psis::Psis;
 use crate::mode::values::log_likelihoods;
 use crate::results::fit::Fit;
+use crate::results::group_effects::log_likelihoods_with_groups;
 use crate::results::judgement::{Judgement, VerificationFacts};
 
 /// Number of draws that are compared first.
@@ -159,15 +160,34 @@ fn verify_at(engine: &impl Engine, fit: &Fit, wanted: usize, force: bool) -> Res
     let lp: Vec<f64> = fit.draws.chains.iter().flat_map(|chain| chain.lp.iter().copied()).collect();
     let theta: Vec<Vec<f64>> = chosen.iter().map(|&s| fit.encoding.from_user_scale(all[s])).collect();
 
-    let (values, identity) = log_likelihoods(engine, &fit.encoding, &theta)?;
+    let (values, identity) = match &fit.groups {
+        None => log_likelihoods(engine, &fit.encoding, &theta)?,
+        Some(groups) => {
+            let effects: Vec<&[f64]> = groups.effect_rows().collect();
+            log_likelihoods_with_groups(
+                engine,
+                fit,
+                &theta,
+                chosen.iter().map(|&s| effects[s].to_vec()).collect(),
+            )?
+        }
+    };
     let recorded = Identity { rows: fit.basis.rows(), fingerprint: fit.basis.fingerprint() };
     let recognised = identity.expect(recorded).and_then(|()| fit.basis.expect_full_weights());
     let same_data = recognised.is_ok();
     if !force {
         recognised?;
     }
-    let log_posterior: Vec<f64> =
-        theta.iter().zip(&values).map(|(theta, value)| value + fit.priors.log_density(theta)).collect();
+    let log_posterior: Vec<f64> = match &fit.groups {
+        None => {
+            theta.iter().zip(&values).map(|(theta, value)| value + fit.priors.log_density(theta)).collect()
+        }
+        // The priors are the same for all rows and for those that were fitted.
+        Some(groups) => {
+            let fitted: Vec<f64> = groups.log_likelihood.iter().flatten().copied().collect();
+            chosen.iter().zip(&values).map(|(&s, value)| lp[s] + (value - fitted[s])).collect()
+        }
+    };
     let log_ratios: Vec<f64> = chosen.iter().zip(&log_posterior).map(|(&s, full)| full - lp[s]).collect();
     let beta: Vec<Vec<f64>> = chosen.iter().map(|&s| all[s].to_vec()).collect();
     let found = Discrepancy::of(&beta, &vec![0.0; wanted], &log_ratios);

@@ -114,6 +114,8 @@ pub enum Setting {
     InterceptPrior,
     /// The priors of single coefficients.
     PriorFor,
+    /// The prior of the scales of group effects.
+    GroupPrior,
     /// Whether all rows are fitted, however many there are.
     Whole,
     /// The file for the coreset behind a fit.
@@ -212,6 +214,7 @@ names! {
     Prior = "prior",
     InterceptPrior = "intercept_prior",
     PriorFor = "prior_for",
+    GroupPrior = "group_prior",
     Whole = "whole",
     Keep = "keep",
     Verify = "verify",

@@ -9,7 +9,6 @@ use crate::coreset::calibration::pricing::{Calibrated, CalibrationSettings, appr
 use crate::coreset::calibration::reference::Reference;
 use crate::coreset::settings::BuildSettings;
 use crate::data::points::Points;
-use crate::model::likelihood::Curvature;
 use crate::model::local_features::{LocalFeatures, LocalSum};
 use crate::reservoir::pool::Pool;
 
@@ -92,8 +91,6 @@ pub(crate) struct Chooser<'a> {
     pub pool: &'a Pool,
     pub reference: &'a Reference,
     pub settings: &'a BuildSettings,
-    /// Whether the rows are a part of data whose posterior is the reference's.
-    pub is_part: bool,
 }
 
 impl Chooser<'_> {
@@ -137,14 +134,8 @@ impl Chooser<'_> {
         weights: &[f64],
         predicted: Option<f64>,
     ) -> Result<Certificate> {
-        let (points, reference) = (pool_points(self.pool, rows, weights), self.reference);
-        if self.is_part {
-            let theta = reference.map.theta();
-            let change = Curvature::of_points(&points, theta).minus(&reference.likelihood);
-            let change = change.times(reference.error_scale);
-            return Certificate::of_change(&change, &reference.posterior, points.len(), predicted);
-        }
-        Certificate::new(&points, &reference.posterior, &reference.prior_precision, predicted)
+        let points = pool_points(self.pool, rows, weights);
+        Certificate::new(&points, &self.reference.posterior, &self.reference.prior_precision, predicted)
     }
 
     /// Rows and weights with their certificate.
@@ -153,7 +144,6 @@ impl Chooser<'_> {
             certificate,
             guard,
             priors: self.settings.priors.clone(),
-            part_of: None,
             pool: self.pool.len(),
             rounds: found.rounds,
         };

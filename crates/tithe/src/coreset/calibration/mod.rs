@@ -37,7 +37,6 @@ use crate::coreset::calibration::reference::Reference;
 use crate::coreset::calibration::task::{Matching, Task};
 use crate::coreset::selection::Size;
 use crate::coreset::steps::{Bounds, Build, Selected, picked_points};
-use crate::coreset::{CalibrationFacts, PartOf};
 use crate::data::points::Points;
 use crate::encoding::survey::Learnt;
 use crate::engine::Engine;
@@ -65,18 +64,14 @@ pub(crate) fn calibrated_coreset(build: &mut Build<'_, impl Engine>, task: &Task
 
     // The first evaluation of the likelihood shares its pass with the clusters, which give the sensitivity bounds.
     let centers = build.cluster()?;
-    let to_evaluate = search.as_ref().ok().filter(|_| task.whole.is_none());
-    let (grouped, evaluation) = group_and_evaluate(build, &centers, to_evaluate, sizes.first)?;
+    let (grouped, evaluation) = group_and_evaluate(build, &centers, search.as_ref().ok(), sizes.first)?;
     let mut bounds = build.sensitivity_bounds(centers, grouped)?;
     if task.may_be_exact
         && let Some(exact) = build.exact_coreset(sizes.first as u64, &mut bounds)?
     {
         return Ok(exact);
     }
-    let mode = match task.whole {
-        Some(whole) => whole.mode(&prior_precision)?,
-        None => search?.mode(build.engine, evaluation)?,
-    };
+    let mode = search?.mode(build.engine, evaluation)?;
     build.lap("mode");
 
     let reference = Reference::new(build, task, priors, mode)?;
@@ -90,8 +85,6 @@ pub(crate) fn calibrated_coreset(build: &mut Build<'_, impl Engine>, task: &Task
     build.lap("calibration");
 
     let theta = reference.map.theta();
-    let mode = build.learnt.encoding.to_user_scale(theta);
-    let part_of = task.whole.map(|_| PartOf { mode, share: reference.share });
     let represented = Curvature::of_points(&choice.points, theta);
     let residual = Quadratic { curvature: reference.likelihood.minus(&represented), theta: theta.to_vec() };
     Ok(Selected {
@@ -100,7 +93,7 @@ pub(crate) fn calibrated_coreset(build: &mut Build<'_, impl Engine>, task: &Task
         draws: choice.size as u64,
         exact: false,
         sensitivity: Some(bounds.facts),
-        calibration: choice.facts.map(|facts| CalibrationFacts { part_of, ..facts }),
+        calibration: choice.facts,
         hierarchical: None,
         warning: None,
         residual: Some(residual),
@@ -128,9 +121,7 @@ fn choose_rows(
     let settings = build.settings;
     let (mut size, mut missed) = (sizes.first, 0);
     loop {
-        // The fewest rows are found among many.
-        let to_choose_from = if sizes.target_kl.is_finite() { 2 * size } else { size };
-        let candidates = Candidates::find(build, ranking, reference, task.matching, to_choose_from)?;
+        let candidates = Candidates::find(build, ranking, reference, task.matching, size)?;
         build.lap("selection");
         bounds.facts.mean_bound = candidates.mean_bound;
         let (sample, target_kl) = (&candidates.sample, sizes.target_kl);
@@ -139,11 +130,11 @@ fn choose_rows(
             let (choice, kl) = checker.check_step(&candidates.pool, size)?;
             return Ok(Outcome::Chosen(candidates, choice, Some(kl)));
         }
-        let chooser = Chooser { pool: &candidates.pool, reference, settings, is_part: task.whole.is_some() };
+        let chooser = Chooser { pool: &candidates.pool, reference, settings };
         let checked = checker.check(&chooser, size)?;
         if sizes.are_met_by(&checked.choice) {
             let choice = match sizes.target_kl.is_finite() {
-                true => fewest_rows(&chooser, &checker, checked, missed..size, sizes.target_kl)?.choice,
+                true => fewest_rows(&chooser, checked, missed..size, sizes.target_kl)?.choice,
                 false => checked.choice,
             };
             return Ok(Outcome::Chosen(candidates, choice, None));

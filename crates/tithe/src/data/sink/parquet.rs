@@ -25,7 +25,7 @@ pub(crate) const KEY: &str = "tithe";
 pub(crate) const MEMORY: &str = "memory";
 /// The version of the metadata of most files.
 pub(crate) const VERSION: u64 = 1;
-/// The newest version of the metadata that this program reads and writes: that of files with a formula.
+/// The newest version of the metadata that this program reads and writes: that of files with a formula or group effects.
 pub(crate) const NEWEST_VERSION: u64 = 2;
 
 /// `name`, or `tithe.name` if the user has a column of that name.

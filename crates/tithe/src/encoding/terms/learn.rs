@@ -46,6 +46,10 @@ pub(crate) fn with_formula(
     formula: &Formula,
     settings: &TermSettings,
 ) -> Result<(Encoding, Vec<String>)> {
+    if formula.fixed.terms.is_empty() && !encoding.groups.is_empty() && encoding.intercept {
+        // The features are the columns of the groups, which have no coefficients.
+        return Ok((encoding, Vec::new()));
+    }
     let names: Vec<String> = encoding.features.iter().map(|feature| feature.column.clone()).collect();
     let columns: Vec<Available> =
         encoding.features.iter().map(|feature| available(&feature.coding)).collect();
