@@ -80,7 +80,7 @@ def plot_effect(table: pandas.DataFrame, column: str, by: str | None, label: str
         import matplotlib.pyplot as plt
     if ax is None:
         ax = plt.gca()
-    curves = [(None, table)] if by is None else list(table.groupby(by, sort=True))
+    curves: list[tuple[Any, Any]] = [(None, table)] if by is None else list(table.groupby(by, sort=True))
     for curve, rows in curves:
         name = None if curve is None else f"{by} = {curve:.4g}" if isinstance(curve, float) else f"{by} = {curve}"
         is_number = rows[column].dtype.kind == "f" and len(rows) > 2
