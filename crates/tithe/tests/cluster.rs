@@ -8,7 +8,7 @@ use tithe::base::error::{ErrorKind, Result};
 use tithe::base::progress::Silent;
 use tithe::base::rng::Seed;
 use tithe::coreset::Method;
-use tithe::coreset::build::{BuildSettings, build_on};
+use tithe::coreset::build::{BuildSettings, Built, build_on};
 use tithe::coreset::file::coreset_bytes;
 use tithe::coreset::selection::Size;
 use tithe::data::generate::Recipe;
@@ -16,6 +16,7 @@ use tithe::data::source::memory::Batches;
 use tithe::data::source::partition::Passing;
 use tithe::data::table::{Roles, Table};
 use tithe::distributed::{Cluster, ClusterEngine, do_task, empty_outcome, join_outcomes};
+use tithe::encoding::{EncodingSettings, GroupFactor};
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
 use tithe::results::fit::FitSettings;
 use tithe::results::fit_grouped::fit_coreset;
@@ -139,6 +140,23 @@ fn partitions_of_one_block_give_the_bytes_of_one_machine() {
         let bytes = built_here(&here, &all, 4000, method).expect("a coreset");
         assert!(bytes == built_locally(&all, 4000, method), "{method:?}");
     }
+}
+
+#[test]
+fn models_with_groups_give_the_bytes_of_one_machine() {
+    // Every group has rows in every partition.
+    let all = data(6_000);
+    let groups = vec![GroupFactor { slopes: vec!["x0".to_string()], ..GroupFactor::intercept("colour") }];
+    let encoding = EncodingSettings { groups, ..EncodingSettings::default() };
+    let settings = BuildSettings { encoding, size: Size::Kl { target: 0.05 }, ..BuildSettings::default() };
+    let bytes = |built: Result<Built>| coreset_bytes(&built.expect("a coreset").coreset).expect("bytes");
+    let engine = EngineSettings { block_rows: Some(2_000), ..EngineSettings::default() };
+    let engine = LocalEngine::new(table(&all), &engine, &Silent).expect("an engine");
+    let local = bytes(build_on(&engine, &settings));
+    let here = Here::new(split(&all, &[2_000, 2_000, 2_000]));
+    let cluster =
+        ClusterEngine::new(&here, table(&all), Missing::Error, Some(2_000), &Silent).expect("an engine");
+    assert!(bytes(build_on(&cluster, &settings)) == local);
 }
 
 #[test]

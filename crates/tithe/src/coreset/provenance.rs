@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::error::{ErrorKind, Result};
 use crate::base::rng::Seed;
 use crate::coreset::calibration::certificate::{Certificate, Guard};
-use crate::coreset::hierarchical::HierarchicalFacts;
+use crate::coreset::hierarchical::facts::HierarchicalFacts;
 use crate::coreset::movement::Movement;
 use crate::coreset::selection::Size;
 use crate::coreset::sensitivity::{CenterRule, Radius};

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::base::error::{Error, ErrorKind, Result, Setting};
 use crate::coreset::collapse::Distinct;
-use crate::coreset::hierarchical::HierarchicalFacts;
+use crate::coreset::hierarchical::facts::HierarchicalFacts;
 use crate::coreset::kmeans::{self, Centers, Grouped, Grouping};
 use crate::coreset::selection::{Keeping, Size};
 use crate::coreset::sensitivity::Bound;

@@ -12,7 +12,7 @@ use crate::base::math::vectorized;
 use crate::data::block::{Block, Column, row_name};
 use crate::data::points::{Lane, TILE, Tile};
 use crate::data::sink::parquet::{NEWEST_VERSION, VERSION};
-use crate::encoding::groups::GroupFactor;
+use crate::encoding::factor::GroupFactor;
 use crate::engine::parts::part_ranges;
 
 /// The name of the intercept among the coefficients.

@@ -1,7 +1,8 @@
 //! Rows with their groups in all grouping factors, and the way of group effects to the user's scale.
 
 use super::coding::{Coding, Encoding, Scratch, unseen_level};
-use super::groups::{GroupFactor, not_text};
+use super::factor::GroupFactor;
+use super::groups::not_text;
 use crate::base::error::Result;
 use crate::data::block::{Block, Column, row_name};
 use crate::data::grouped::{GroupedPoints, Memberships};

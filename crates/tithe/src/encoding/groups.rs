@@ -1,37 +1,13 @@
-//! Grouping factors: which columns name the groups of a hierarchical model, and the encoding of rows with their groups.
+//! The encoding of rows with their groups, for hierarchical models.
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use super::coding::{Coding, Encoder, Encoding, Feature, Scratch, unseen_level};
+use super::factor::{GroupFactor, MOST_GROUPS};
 use crate::base::error::{Error, ErrorKind, Help, Remedy, Result};
 use crate::data::block::{Block, Column, row_name};
 use crate::data::grouped::{GroupedPoints, GroupedTile, Memberships};
 use crate::data::points::{Points, TILE};
-
-/// Most levels of a grouping factor.
-pub const MOST_GROUPS: usize = 100_000;
-
-/// A random-effects term such as `(1 + x | shop)`: effects that vary by group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GroupFactor {
-    /// The column whose levels are the groups.
-    pub column: String,
-    /// Whether the intercept varies by group.
-    pub intercept: bool,
-    /// The features whose slopes vary by group.
-    pub slopes: Vec<String>,
-    /// Whether the effects of one group may be correlated.
-    pub correlated: bool,
-}
-
-impl GroupFactor {
-    /// An intercept that varies by the levels of a column.
-    pub fn intercept(column: impl Into<String>) -> GroupFactor {
-        GroupFactor { column: column.into(), intercept: true, slopes: Vec::new(), correlated: true }
-    }
-}
 
 /// A column of the model matrix whose effect varies by group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

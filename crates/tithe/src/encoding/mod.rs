@@ -2,6 +2,7 @@
 
 mod check;
 mod coding;
+mod factor;
 mod found;
 pub mod full_data;
 pub(crate) mod group_rows;
@@ -16,7 +17,7 @@ mod terms;
 mod usable;
 
 pub use coding::*;
-pub use groups::GroupFactor;
+pub use factor::GroupFactor;
 pub use settings::EncodingSettings;
 pub use standardize::Standardize;
 pub use terms::Design;

@@ -18,7 +18,7 @@ use crate::base::rng::{Purpose, Seed};
 use crate::data::block::{Block, Column, Field, Kind, RowSet, row_name};
 use crate::data::fingerprint::{Fingerprint, RowHasher, STRIP};
 use crate::data::table::Table;
-use crate::encoding::groups::MOST_GROUPS;
+use crate::encoding::factor::MOST_GROUPS;
 use crate::encoding::{Encoding, EncodingSettings};
 use crate::engine::parts::{part_ranges, process_parts};
 use crate::engine::pass::Pass;

@@ -21,8 +21,10 @@ use crate::model::prior::Priors;
 
 /// The scales of the group effects at which posteriors are compared, relative to their marginal mode.
 const SCALES: [f64; 3] = [0.5, 1.0, 2.0];
-/// Draws at each scale.
-const DRAWS: usize = 50;
+/// Numbers in the draws of one scale, which all machines receive; there are at least [`FEWEST_DRAWS`] and at most [`MOST_DRAWS`].
+const NUMBERS: usize = 1_000_000;
+const FEWEST_DRAWS: usize = 10;
+const MOST_DRAWS: usize = 50;
 
 /// How far the coreset's posterior is from the full data's at one scale of the group effects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -91,13 +93,14 @@ impl<E: Engine> Comparison<'_, E> {
             )?);
         }
         let curvatures_at: Vec<Vec<f64>> = modes.iter().map(|mode| mode.gaussian.mean.clone()).collect();
-        let draw = |(s, mode)| posterior_draws(coreset, mode, DRAWS, self.seed, s);
+        let each = (NUMBERS / self.all_rows.shape.len()).clamp(FEWEST_DRAWS, MOST_DRAWS);
+        let draw = |(s, mode)| posterior_draws(coreset, mode, each, self.seed, s);
         let draws: Vec<Vec<f64>> = modes.iter().enumerate().flat_map(draw).collect();
         let found = self.all_rows.at(&curvatures_at, &draws)?;
         let represented = grouped_values(coreset, &draws);
         let mut certificates = Vec::with_capacity(SCALES.len());
         for (s, (mode, likelihood)) in modes.iter().zip(&found.curvatures).enumerate() {
-            let of_scale = s * DRAWS..(s + 1) * DRAWS;
+            let of_scale = s * each..(s + 1) * each;
             let log_ratios: Vec<f64> = of_scale.map(|d| found.values[d] - represented[d]).collect();
             certificates.push(self.at_scale(SCALES[s], mode, likelihood, &log_ratios)?);
         }

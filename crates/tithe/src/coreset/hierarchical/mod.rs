@@ -10,18 +10,18 @@
 //! 5. `elimination`: most weights become zero without changing either;
 //! 6. `certificate`: the posteriors are compared at half, once and twice the scale of the group effects.
 
-mod certificate;
+pub mod certificate;
 mod draws;
 mod elimination;
+pub mod facts;
 mod features;
 pub(crate) mod pool;
 mod weights;
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
-
 pub use certificate::{DrawsCertificate, ScaleCertificate};
+pub use facts::HierarchicalFacts;
 
 use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::coreset::calibration::task::{Matching, Task};
@@ -38,9 +38,7 @@ use crate::encoding::{Encoding, GroupFactor};
 use crate::engine::Engine;
 use crate::mode::grouped_evaluation::AllRows;
 use crate::mode::hierarchical::{HierarchicalMode, Scales, hierarchical_mode, mode_of_grouped_points};
-use crate::model::PriorChoice;
 use crate::model::arrow::ArrowShape;
-use crate::model::hierarchical::EffectCovariance;
 use crate::model::prior::Priors;
 use crate::reservoir::by_group::GroupCapacity;
 
@@ -50,33 +48,6 @@ const NEAR: f64 = 1e-2;
 const MOST_CANDIDATES: usize = 1_000_000;
 /// A slope whose values vary less within groups than this fraction is constant in every group.
 const CONSTANT: f64 = 1e-9;
-
-/// How the coreset of a hierarchical model was made, and how far its posterior is from the full data's.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(not(feature = "internals"), non_exhaustive)]
-pub struct HierarchicalFacts {
-    /// The grouping factor.
-    pub factor: GroupFactor,
-    /// The number of groups.
-    pub groups: usize,
-    /// The names of the effects that vary by group.
-    pub effects: Vec<String>,
-    /// Σ, near the mode of its marginal likelihood, on the model's scale.
-    pub covariance: EffectCovariance,
-    /// The comparison with the full data's posterior at half, once and twice the scale Σ.
-    pub scales: Vec<ScaleCertificate>,
-    /// The priors of the fixed effects, on the model's scale.
-    pub priors: PriorChoice,
-    /// Rows from which the coreset's were chosen.
-    pub pool: usize,
-}
-
-impl HierarchicalFacts {
-    /// The largest KL at any of the scales.
-    pub fn kl(&self) -> f64 {
-        self.scales.iter().map(ScaleCertificate::largest_kl).fold(0.0, f64::max)
-    }
-}
 
 /// Chooses rows of every group and weights them so that the full data's gradient and Hessian at its mode are kept, for the effects of
 /// all groups as for the fixed effects.
