@@ -19,6 +19,15 @@ use crate::data::points::{Lane, TILE};
 use crate::model::arrow::{Arrow, ArrowFactor, ArrowShape};
 use crate::model::grouped_likelihood::GroupedCurvature;
 
+/// Up to which order of the log-likelihood features represent a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Second,
+    /// With the third order in the effects of the row's group, `h' a_i a_j a_k`: a posterior at another scale of the effects lies
+    /// elsewhere mainly in these.
+    Third,
+}
+
 /// The map from rows to features.
 pub(crate) struct ArrowMap<'a> {
     /// The factor of the posterior's precision at the reference.
@@ -80,8 +89,12 @@ impl ArrowMap<'_> {
     }
 
     /// The features of points, without their weights.
-    pub fn features(&self, points: &GroupedPoints) -> SparseFeatures {
-        let shape = feature_shape(self.model());
+    pub fn features(&self, points: &GroupedPoints, order: Order) -> SparseFeatures {
+        let mut shape = feature_shape(self.model());
+        if order == Order::Third {
+            let width = self.model().width;
+            shape.width += width * (width + 1) * (width + 2) / 6;
+        }
         let parts: Vec<(Vec<f64>, Vec<f64>)> = (0..points.tiles())
             .into_par_iter()
             .map(|t| {
@@ -171,6 +184,13 @@ fn own_features(a: &[f64], r: &[f64], slope: f64, curvature: f64, into: &mut [f6
     }
     for a in a {
         r.iter().for_each(|r| put(FRAC_1_SQRT_2 * curvature * a * r));
+    }
+    // Without places for them these are not stored.
+    let bend = curvature * (1.0 - 2.0 * slope);
+    for i in 0..a.len() {
+        for j in 0..=i {
+            (0..=j).for_each(|k| put(bend * a[i] * a[j] * a[k]));
+        }
     }
 }
 
