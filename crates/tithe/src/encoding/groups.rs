@@ -10,11 +10,15 @@ use crate::data::grouped::{GroupedPoints, GroupedTile, Memberships};
 use crate::data::points::{Points, TILE};
 
 /// A column of the model matrix whose effect varies by group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Varying {
     Intercept,
-    /// The column of the model matrix.
-    Column(usize),
+    /// The column of the model matrix, and what to add to its values: where intercept and slopes are independent, or no intercept
+    /// varies, slopes refer to columns that are not centred.
+    Column {
+        lane: usize,
+        shift: f64,
+    },
 }
 
 impl Encoding {
@@ -32,7 +36,7 @@ impl Encoding {
         let names = self.coefficient_names();
         let of_effect = |varying: &Varying| match varying {
             Varying::Intercept => "1".to_string(),
-            Varying::Column(lane) => names.get(*lane).cloned().unwrap_or_default(),
+            Varying::Column { lane, .. } => names.get(*lane).cloned().unwrap_or_default(),
         };
         self.varying(factor).iter().map(of_effect).collect()
     }
@@ -40,14 +44,19 @@ impl Encoding {
     /// The columns whose effects vary.
     fn varying(&self, factor: &GroupFactor) -> Vec<Varying> {
         let mut varying: Vec<Varying> = factor.intercept.then_some(Varying::Intercept).into_iter().collect();
-        let names = self.coefficient_names();
+        let (names, (centers, scales)) = (self.coefficient_names(), self.transform());
+        let is_centred = factor.intercept && factor.correlated;
         for slope in &factor.slopes {
             // Of a feature with levels the effects of all levels vary: `city=Bern`, or `city[Bern]` in a formula.
             let belongs = |name: &str| {
                 name.strip_prefix(slope.as_str())
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with(['=', '[']))
             };
-            varying.extend((0..names.len()).filter(|&lane| belongs(&names[lane])).map(Varying::Column));
+            let lanes = (0..names.len()).filter(|&lane| belongs(&names[lane]));
+            varying.extend(lanes.map(|lane| {
+                let shift = if is_centred { 0.0 } else { centers[lane] / scales[lane] };
+                Varying::Column { lane, shift }
+            }));
         }
         varying
     }
@@ -149,7 +158,7 @@ impl GroupedEncoder<'_> {
         for row in 0..len {
             effects.extend(self.varying.iter().map(|varying| match varying {
                 Varying::Intercept => fixed.signs()[row],
-                Varying::Column(lane) => fixed.column(*lane)[row],
+                Varying::Column { lane, shift } => fixed.column(*lane)[row] + shift * fixed.signs()[row],
             }));
         }
         GroupedTile { fixed: fixed.tile(len), group, effects }
