@@ -310,6 +310,11 @@ pub struct BuildArgs {
     #[command(flatten)]
     pub choice: ChoiceArgs,
 
+    /// The data is a part of what this coreset represents: match it where the posterior of all data is, with the encoding of
+    /// this coreset. Merged, such parts are as accurate as a coreset of all data.
+    #[arg(long, value_name = "CORESET", conflicts_with_all = ["encoding", "kl", "epsilon"])]
+    pub reference: Option<PathBuf>,
+
     /// Use the encoding of this coreset (levels, means and scales) instead of learning one, so that the two can be
     /// merged.
     #[arg(long, value_name = "CORESET", help_heading = "Columns")]

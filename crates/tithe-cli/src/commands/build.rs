@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use tithe::base::error::Result;
-use tithe::coreset::build::{Built, build_on};
-use tithe::coreset::file::write_coreset;
+use tithe::coreset::build::{Built, build_on, build_part};
+use tithe::coreset::file::{read_coreset, write_coreset};
 use tithe::data::table::Table;
 use tithe::engine::LocalEngine;
 use tithe::results::fit::{FitSettings, SHORT_FIT};
@@ -16,9 +16,13 @@ use crate::show::{self, Watcher, counted, number, represented, they_were};
 /// Builds a coreset and writes it.
 pub fn run(args: &BuildArgs) -> Result<()> {
     let other_inputs: Vec<_> =
-        [&args.choice.theta_star, &args.encoding].into_iter().flatten().cloned().collect();
+        [&args.choice.theta_star, &args.encoding, &args.reference].into_iter().flatten().cloned().collect();
     plan::refuse_overwriting(&other_inputs, &args.output)?;
-    let columns = plan::columns(&args.columns, args.encoding.as_deref())?;
+    let reference = args.reference.as_deref().map(read_coreset).transpose()?;
+    let mut columns = plan::columns(&args.columns, args.encoding.as_deref())?;
+    if let Some(reference) = &reference {
+        columns.known = Some(reference.encoding.clone());
+    }
     let settings = plan::build(args, &columns)?;
     let missing = columns.missing();
     let memory = plan::memory(&args.engine);
@@ -35,7 +39,10 @@ pub fn run(args: &BuildArgs) -> Result<()> {
 
     let watcher = Watcher::new(args.show.quiet);
     let engine = LocalEngine::new(table, &plan::engine(&args.engine, missing), &watcher)?;
-    let built = build_on(&engine, &settings)?;
+    let built = match &reference {
+        Some(reference) => build_part(&engine, &settings, reference)?,
+        None => build_on(&engine, &settings)?,
+    };
     write_coreset(&built.coreset, output)?;
 
     let full_fit = full_fit_seconds(&built.coreset, &FitSettings::default());

@@ -39,6 +39,9 @@ fn step(coreset: &Coreset, facts: &CalibrationFacts) -> Value {
     let mut record = record_of(&names, &facts.certificate, Method::Calibrated);
     record["guard"] = json!(guard(facts.guard));
     record["prior"] = json!(facts.priors.to_string());
+    if let Some(part) = &facts.part_of {
+        record["part_of_all"] = json!(part.share);
+    }
     record
 }
 
@@ -186,6 +189,12 @@ fn lines_from(provenance: &Provenance, names: &[String]) -> String {
         }
         None => lines_of(names, certificate, Method::Calibrated),
     };
+    if let Some(part) = facts.part_of.as_ref().filter(|_| provenance.composition.is_none()) {
+        text += &format!(
+            "    a part of the data, {} %: the figures are those of all parts together, if each is as accurate\n",
+            number(100.0 * part.share)
+        );
+    }
     if facts.guard == Guard::Reference {
         text += "    calibration did not improve the weights of the selection, so those are kept\n";
     }

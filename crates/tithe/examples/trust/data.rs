@@ -67,19 +67,51 @@ pub fn rare_events(rows: usize, seed: u64) -> Named {
     })
 }
 
-/// Rare events in the order of time: heavy-tailed columns, an amount, and a time that the rate of events depends on.
-pub fn rare_events_in_time(rows: usize, seed: u64) -> Named {
+/// Frauds among card payments, in the order of time: 28 heavy-tailed components, an amount and a time. One row in 579 is
+/// positive, and several components of a positive row are far from the others by a factor that they share.
+pub fn frauds(rows: usize, seed: u64) -> Named {
+    const SHIFTS: [f64; 17] =
+        [-1.0, 0.9, -1.6, 1.5, -0.7, -0.4, -1.3, 0.2, -0.7, -1.4, 0.9, -1.5, 0.0, -1.9, 0.0, -1.1, -1.5];
     let heavy = StudentT::new(4.0).expect("degrees of freedom");
-    table(14, rows, seed, |n, rng| {
+    table(30, rows, seed, |n, rng| {
         let time = n as f64 / rows as f64;
-        let mut row: Vec<f64> = (0..12).map(|_| heavy.sample(rng)).collect();
-        let [amount] = normals::<1>(rng).map(|x| (3.0 + 1.5 * x).exp());
-        let s = -7.5 + 0.3 * row[0] - 0.25 * row[1]
-            + 0.2 * row[2]
-            + 0.2 * row[3]
-            + 0.15 * amount.ln()
-            + 0.8 * time;
-        row.extend([amount, time, label(rng, s)]);
+        let is_fraud = open_unit(rng) < 492.0 / 284_807.0 * (1.5 - time);
+        let [common, amount] = normals::<2>(rng);
+        let mut row: Vec<f64> = (0..28)
+            .map(|c| {
+                let own: f64 = heavy.sample(rng);
+                let shift = SHIFTS.get(c).copied().unwrap_or(0.0);
+                if is_fraud { 1.5 * own + shift * (0.7 * common).exp() } else { own }
+            })
+            .collect();
+        row.extend([(3.0 + 1.5 * amount).exp(), time, f64::from(u8::from(is_fraud))]);
+        row
+    })
+}
+
+/// Delays of flights: four numbers, and one 0/1 column per carrier, origin and month.
+pub fn flights(rows: usize, seed: u64) -> Named {
+    const LEVELS: [usize; 3] = [14, 3, 12];
+    table(4 + LEVELS.iter().map(|count| count - 1).sum::<usize>(), rows, seed, |_, rng| {
+        let mut row = normals::<4>(rng).to_vec();
+        let mut s = -1.3 + 0.3 * row[0] - 0.2 * row[1] + 0.4 * row[2];
+        for count in LEVELS {
+            // Frequent levels first; the last one is the reference.
+            let level = ((open_unit(rng).powf(1.7) * count as f64) as usize).min(count - 1);
+            s += 0.4 * ((3 * level + count) as f64).sin();
+            row.extend((0..count - 1).map(|k| f64::from(u8::from(k == level))));
+        }
+        row.push(label(rng, s));
+        row
+    })
+}
+
+/// Ten independent normal columns.
+pub fn ten_normals(rows: usize, seed: u64) -> Named {
+    table(10, rows, seed, |_, rng| {
+        let mut row = normals::<10>(rng).to_vec();
+        let s = row.iter().enumerate().map(|(c, x)| x * [0.5, -0.3, 0.2][c % 3]).sum::<f64>();
+        row.push(label(rng, s - 0.5));
         row
     })
 }

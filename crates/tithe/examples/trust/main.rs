@@ -1,34 +1,36 @@
-//! Certificates against the truth: builds against NUTS on all rows, merges and streams against all rows at draws.
+//! Certificates against the truth, which is NUTS on all rows: builds, merges and streams.
 //!
-//! `cargo run --release -p tithe --example trust [-- builds|merges|streams|priors] [--seeds N]`
+//! `cargo run --release -p tithe --example trust [-- builds|merges|streams|priors|fewest…] [--seeds N] [--only NAME]`. The draws on
+//! all rows take minutes, and are kept in the temporary directory.
 
 mod data;
+mod truth;
+mod yardstick;
+
+use std::ops::Range;
 
 use arrow_schema::DataType;
 use tithe::Verdict;
 use tithe::base::error::Result;
 use tithe::base::progress::Silent;
 use tithe::base::rng::Seed;
-use tithe::coreset::build::{BuildSettings, build_on};
-use tithe::coreset::certify::{CertifySettings, certify};
+use tithe::coreset::build::{BuildSettings, build_on, build_part};
 use tithe::coreset::merge::merge;
 use tithe::coreset::selection::Size;
 use tithe::coreset::{Coreset, Movement};
 use tithe::data::block::{Column, Field, Kind, Segment};
 use tithe::data::source::memory::Columns;
 use tithe::data::table::{Roles, Table};
-use tithe::encoding::EncodingSettings;
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
-use tithe::mcmc::Settings;
 use tithe::mcmc::findings::Trouble;
-use tithe::mode::values::log_likelihoods;
-use tithe::model::{PriorChoice, likelihood};
-use tithe::results::fit::{Fit, FitSettings, fit_data};
-use tithe::results::fit_grouped::fit_coreset;
+use tithe::model::PriorChoice;
+use tithe::results::fit::{FitSettings, fit_coreset};
 use tithe::results::one_step::verify_and_correct;
+use tithe::stream::StreamSettings;
 use tithe::stream::tree::{ReferencePoint, Rows, Tree, TreeSettings};
 
 use data::Named;
+use truth::{Distance, Truth};
 
 fn table_of(data: Named) -> Result<Table> {
     let roles = Roles { label: "y".into(), ..Roles::default() };
@@ -39,181 +41,167 @@ fn engine_of(data: Named) -> Result<LocalEngine<'static>> {
     LocalEngine::new(table_of(data)?, &EngineSettings::default(), &Silent)
 }
 
-/// Draws from the posterior of all rows, with their log-likelihoods at every twentieth.
-struct Truth {
-    fit: Fit,
-    theta: Vec<Vec<f64>>,
-    full: Vec<f64>,
-}
-
-impl Truth {
-    fn of(engine: &LocalEngine<'_>, priors: Option<PriorChoice>) -> Result<Truth> {
-        let draws = Settings { draws: 2500, warmup: 500, ..FitSettings::default().draws };
-        let settings = FitSettings { draws, priors, ..FitSettings::default() };
-        let fit = fit_data(engine, &EncodingSettings::default(), &settings, 8 << 30)?;
-        let draws = fit.draws.rows().step_by(20);
-        let theta: Vec<Vec<f64>> = draws.map(|beta| fit.encoding.from_user_scale(beta)).collect();
-        let (full, _) = log_likelihoods(engine, &fit.encoding, &theta)?;
-        Ok(Truth { fit, theta, full })
-    }
-
-    /// `½ Var(L − L̃)` over the posterior of all rows.
-    fn kl(&self, coreset: &Coreset) -> Result<f64> {
-        let points = coreset.points()?;
-        let own = self.theta.iter().map(|theta| likelihood::value(&points, theta));
-        let e: Vec<f64> = self.full.iter().zip(own).map(|(full, own)| full - own).collect();
-        let mean = e.iter().sum::<f64>() / e.len() as f64;
-        Ok(0.5 * e.iter().map(|e| (e - mean).powi(2)).sum::<f64>() / (e.len() - 1) as f64)
-    }
-
-    /// The largest error of a mean in standard deviations, less two standard errors.
-    fn mean_error(&self, coreset: &Coreset) -> Result<f64> {
-        let draws = Settings { draws: 2500, ..FitSettings::default().draws };
-        let fit = fit_coreset(coreset, &FitSettings { draws, ..FitSettings::default() }, &Silent)?;
-        Ok(self.mean_error_of(&fit))
-    }
-
-    /// The same for draws.
-    fn mean_error_of(&self, fit: &Fit) -> f64 {
-        let errors = fit.summary.iter().zip(&self.fit.summary).map(|(own, full)| {
-            let noise = own.mcse_mean.hypot(full.mcse_mean);
-            ((own.mean - full.mean).abs() - 2.0 * noise).max(0.0) / full.sd
-        });
-        errors.fold(0.0, f64::max)
-    }
-}
-
-/// What many builds of one kind showed.
-#[derive(Default)]
-struct Tally {
-    builds: usize,
-    rows: Vec<f64>,
-    certified: Vec<f64>,
-    truth: Vec<f64>,
-    errors: Vec<f64>,
-    /// Certified within a factor of 2, of those whose KL is between 0.01 and 1.
-    within: (usize, usize),
-    indistinguishable: usize,
-    /// Called indistinguishable with a mean off by more than 0.1 standard deviations.
-    wrong: usize,
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-fn builds(seeds: u64) -> Result<()> {
-    println!(
-        "| data | asked for | rows | KL certified | KL by NUTS on all rows, median and largest | largest mean error, sd | within a factor of 2 | called indistinguishable, of these wrong |"
-    );
-    println!("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |");
-    let cases: [(&str, Named); 3] = [
+/// The data of builds.
+fn cases() -> [(&'static str, Named); 4] {
+    [
         ("rare levels, 20,000 rows", data::rare_levels(20_000, 1)),
         ("nearly separated, 20,000 rows", data::nearly_separated(20_000, 1)),
         ("rare events, 60,000 rows", data::rare_events(60_000, 1)),
-    ];
-    for (name, data) in cases {
-        let engine = engine_of(data)?;
-        let truth = Truth::of(&engine, None)?;
-        let sizes = [200, 500, 1000, 2000].map(Size::Rows).into_iter().chain([Size::Kl { target: 0.01 }]);
-        for size in sizes {
-            let mut tally = Tally::default();
-            for seed in 0..seeds {
-                let settings = BuildSettings { size, seed: Seed(seed), ..BuildSettings::default() };
-                let coreset = build_on(&engine, &settings)?.coreset;
-                let Some(facts) = &coreset.provenance.calibration else { continue };
-                let (certified, kl) = (facts.certificate.kl(), truth.kl(&coreset)?);
-                let error = truth.mean_error(&coreset)?;
-                tally.builds += 1;
-                tally.rows.push(coreset.rows.len() as f64);
-                tally.certified.push(certified);
-                tally.truth.push(kl);
-                tally.errors.push(error);
-                if (0.01..1.0).contains(&kl) {
-                    tally.within.1 += 1;
-                    tally.within.0 += usize::from((0.5..2.0).contains(&(certified / kl)));
-                }
-                if facts.certificate.verdict() == Verdict::Indistinguishable {
-                    tally.indistinguishable += 1;
-                    tally.wrong += usize::from(error > 0.1);
-                }
-            }
-            let asked = match size {
-                Size::Rows(rows) => format!("M = {rows}"),
-                _ => "`--kl 0.01`".to_string(),
-            };
-            println!(
-                "| {name} | {asked} | {:.0} | {:.1e} | {:.1e}, {:.1e} | {:.3} | {} of {} | {} of {}, {} |",
-                median(&mut tally.rows),
-                median(&mut tally.certified),
-                median(&mut tally.truth),
-                tally.truth.last().copied().unwrap_or(f64::NAN),
-                tally.errors.iter().copied().fold(0.0, f64::max),
-                tally.within.0,
-                tally.within.1,
-                tally.indistinguishable,
-                tally.builds,
-                tally.wrong,
-            );
-        }
-    }
-    Ok(())
+        (FRAUDS, data::frauds(FRAUD_ROWS, 1)),
+    ]
 }
 
-/// What a composed coreset says of itself, and what all rows say.
-fn composed(name: &str, coreset: &Coreset, engine: &LocalEngine<'_>) -> Result<()> {
-    let composition = coreset.provenance.composed();
-    let certified = certify(engine, coreset, &CertifySettings { force: true, ..CertifySettings::default() })?;
-    let estimate = composition.kl.map_or("-".to_string(), |kl| format!("{kl:.1e}"));
-    let movement = composition.movement.map_or("-".to_string(), |Movement { distance, radius }| {
-        format!("{distance:.1} of {radius:.1}{}", if distance > radius { ", outside" } else { "" })
-    });
+const FRAUDS: &str = "frauds, 284,807 rows";
+const FRAUD_ROWS: usize = 284_807;
+const SHARDS: usize = 8;
+
+/// One coreset compared with the truth.
+struct Outcome {
+    rows: usize,
+    certified: Option<f64>,
+    verdict: Option<Verdict>,
+    movement: Option<Movement>,
+    truth: Distance,
+}
+
+impl Outcome {
+    fn of(coreset: &Coreset, truth: &Truth) -> Result<Outcome> {
+        let provenance = &coreset.provenance;
+        let composition = provenance.composition.as_ref();
+        let certificate = provenance.calibration.as_ref().map(|facts| &facts.certificate);
+        Ok(Outcome {
+            rows: coreset.rows.len(),
+            certified: match composition {
+                Some(composition) => composition.kl,
+                None => certificate.map(|certificate| certificate.kl()),
+            },
+            verdict: certificate.map(|certificate| certificate.verdict()).filter(|_| composition.is_none()),
+            movement: composition.and_then(|composition| composition.movement),
+            truth: truth.distance(coreset)?,
+        })
+    }
+
+    fn is_outside(&self) -> bool {
+        self.movement.is_some_and(|movement| movement.is_outside())
+    }
+}
+
+/// The line of a table for coresets of one kind.
+fn line(name: &str, asked: &str, outcomes: &[Outcome]) {
+    let sorted = |figure: &dyn Fn(&Outcome) -> f64| -> Vec<f64> {
+        let mut values: Vec<f64> = outcomes.iter().map(figure).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    };
+    let median = |values: &[f64]| values.get(values.len() / 2).copied().unwrap_or(f64::NAN);
+    let largest = |values: &[f64]| values.last().copied().unwrap_or(f64::NAN);
+    let count = |is: &dyn Fn(&&Outcome) -> bool| outcomes.iter().filter(is).count();
+    let kl = sorted(&|outcome| outcome.truth.kl);
+    let is_measurable = |outcome: &&Outcome| (0.01..1.0).contains(&outcome.truth.kl);
+    let is_within = |outcome: &&Outcome| {
+        let ratio = outcome.certified.unwrap_or(f64::NAN) / outcome.truth.kl;
+        is_measurable(outcome) && (0.5..=2.0).contains(&ratio)
+    };
+    let is_praised = |outcome: &&Outcome| outcome.verdict == Some(Verdict::Indistinguishable);
+    let is_wrong = |outcome: &&Outcome| is_praised(outcome) && outcome.truth.mean_error > 0.1;
+    let moved = match outcomes.iter().any(|outcome| outcome.movement.is_some()) {
+        true => format!("{} of {}", count(&|outcome| outcome.is_outside()), outcomes.len()),
+        false => "-".to_string(),
+    };
     println!(
-        "| {name} | {} | {estimate} | {movement} | {:.1e} | {:.3} |",
-        coreset.rows.len(),
-        certified.certificate.kl(),
-        certified.certificate.largest_mean_error()
+        "| {name} | {asked} | {:.0} | {:.1e} | {:.1e}, {:.1e} | {:.3} | {} of {} | {}, {} | {moved} |",
+        median(&sorted(&|outcome| outcome.rows as f64)),
+        median(&sorted(&|outcome| outcome.certified.unwrap_or(f64::NAN))),
+        median(&kl),
+        largest(&kl),
+        largest(&sorted(&|outcome| outcome.truth.mean_error)),
+        count(&is_within),
+        count(&is_measurable),
+        count(&is_praised),
+        count(&is_wrong),
     );
-    Ok(())
 }
 
 fn heading() {
     println!(
-        "| data | rows | KL estimated from the steps | movement of the mode, sd of trust radius | KL at draws, all rows | largest mean error, sd |"
+        "| data | asked for | rows | KL certified, median | KL, median and largest | largest mean error, sd | within a factor of 2 | \
+         called indistinguishable, of these wrong | outside the trust radius |"
     );
-    println!("| --- | ---: | ---: | ---: | ---: | ---: |");
+    println!("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
 }
 
-fn merges(seeds: u64) -> Result<()> {
+fn in_words(size: Size) -> String {
+    match size {
+        Size::Rows(rows) => format!("M = {rows}"),
+        Size::Kl { target } => format!("`--kl {target}`"),
+        Size::Guarantee { .. } => "a guarantee".to_string(),
+    }
+}
+
+fn builds(seeds: u64, only: Option<&str>) -> Result<()> {
     heading();
-    const SHARDS: usize = 8;
-    for seed in 0..seeds {
-        let data = data::rare_events_in_time(200_000, 1);
-        let engine = engine_of(data.clone())?;
-        let parts: Vec<(String, Coreset)> = (0..SHARDS)
-            .map(|shard| {
-                let part: Named = data
-                    .iter()
-                    .map(|(name, values)| {
-                        (name.clone(), values.iter().skip(shard).step_by(SHARDS).copied().collect())
-                    })
-                    .collect();
-                let settings =
-                    BuildSettings { seed: Seed(seed * 100 + shard as u64), ..BuildSettings::with_rows(1000) };
-                Ok((format!("shard {shard}"), build_on(&engine_of(part)?, &settings)?.coreset))
-            })
-            .collect::<Result<_>>()?;
-        for size in [2000, 8000] {
-            let settings = BuildSettings { seed: Seed(seed), ..BuildSettings::with_rows(size) };
-            let merged = merge(&parts, &settings, None, &Silent)?;
-            composed(&format!("8 shards of rare events, M = {size}, seed {seed}"), &merged, &engine)?;
+    for (name, data) in cases().into_iter().filter(|(name, _)| only.is_none_or(|only| name.contains(only))) {
+        let engine = engine_of(data)?;
+        let truth = Truth::of(name, &engine, None)?;
+        eprintln!("{name}: Laplace on all rows {:.2e} nats", truth.kl_of_laplace(&engine)?);
+        let sizes = [200, 500, 1000, 2000].map(Size::Rows).into_iter().chain([Size::Kl { target: 0.01 }]);
+        for size in sizes {
+            let build = |seed| {
+                let settings = BuildSettings { size, seed: Seed(seed), ..BuildSettings::default() };
+                Outcome::of(&build_on(&engine, &settings)?.coreset, &truth)
+            };
+            line(name, &in_words(size), &(0..seeds).map(build).collect::<Result<Vec<_>>>()?);
         }
     }
     Ok(())
 }
 
-fn stream(data: &Named, block: usize, size: usize, seed: u64) -> Result<Coreset> {
+/// Every eighth row.
+fn shard(data: &Named, which: usize) -> Named {
+    let part = |values: &[f64]| values.iter().skip(which).step_by(SHARDS).copied().collect();
+    data.iter().map(|(name, values)| (name.clone(), part(values))).collect()
+}
+
+fn merges(seeds: u64) -> Result<()> {
+    heading();
+    let data = data::frauds(FRAUD_ROWS, 1);
+    let truth = Truth::of(FRAUDS, &engine_of(data.clone())?, None)?;
+    let engines: Vec<_> = (0..SHARDS).map(|which| engine_of(shard(&data, which))).collect::<Result<_>>()?;
+    let sizes = [2000, 8000];
+    let mut outcomes = [Vec::new(), Vec::new(), Vec::new(), Vec::new()];
+    for seed in 0..seeds {
+        let build = |(which, engine): (usize, &LocalEngine<'_>)| {
+            let settings =
+                BuildSettings { seed: Seed(seed * 100 + which as u64), ..BuildSettings::with_rows(1000) };
+            Ok((format!("shard {which}"), build_on(engine, &settings)?.coreset))
+        };
+        let parts: Vec<(String, Coreset)> = engines.iter().enumerate().map(build).collect::<Result<_>>()?;
+        let merged_to = |parts: &[(String, Coreset)], size| {
+            let settings = BuildSettings { seed: Seed(seed), ..BuildSettings::with_rows(size) };
+            merge(parts, &settings, None, &Silent)
+        };
+        let reference = merged_to(&parts, sizes[0])?;
+        let rebuild = |(which, engine): (usize, &LocalEngine<'_>)| {
+            let seed = Seed(seed * 100 + 50 + which as u64);
+            let settings = BuildSettings { seed, ..BuildSettings::with_rows(1000) };
+            Ok((format!("shard {which}"), build_part(engine, &settings, &reference)?.coreset))
+        };
+        let again: Vec<(String, Coreset)> = engines.iter().enumerate().map(rebuild).collect::<Result<_>>()?;
+        let merges = [(&parts, sizes[0]), (&parts, sizes[1]), (&again, sizes[0]), (&again, sizes[1])];
+        for ((parts, size), outcomes) in merges.into_iter().zip(&mut outcomes) {
+            outcomes.push(Outcome::of(&merged_to(parts, size)?, &truth)?);
+        }
+    }
+    let names =
+        ["frauds, 8 shards of 1,000 rows", "the same, built again with the merged coreset as `--reference`"];
+    for (at, outcomes) in outcomes.iter().enumerate() {
+        line(names[at / 2], &format!("M = {}", sizes[at % 2]), outcomes);
+    }
+    Ok(())
+}
+
+fn stream(data: &Named, size: usize, seed: u64) -> Result<Coreset> {
+    let block = StreamSettings::default().block;
     let settings = TreeSettings {
         build: BuildSettings { seed: Seed(seed), ..BuildSettings::with_rows(size) },
         missing: Missing::Error,
@@ -223,33 +211,36 @@ fn stream(data: &Named, block: usize, size: usize, seed: u64) -> Result<Coreset>
     };
     let mut tree = Tree::new(settings)?;
     let rows = data[0].1.len();
-    let roles = Roles { label: "y".into(), ..Roles::default() };
-    let fields: Vec<Field> = data
-        .iter()
-        .map(|(name, _)| Field { name: name.clone(), kind: Kind::Number, data_type: DataType::Float64 })
-        .collect();
-    for start in (0..rows).step_by(block) {
-        let end = (start + block).min(rows);
-        let columns = data.iter().map(|(_, values)| Column::Number(values[start..end].to_vec().into()));
-        let segment = Segment { columns: columns.collect(), len: end - start };
-        let (fields, roles, first_row) = (fields.clone(), roles.clone(), start as u64);
-        tree.push(Rows { fields, segment, first_row, roles, is_sparse: false }, &Silent)?;
+    let mut start = 0;
+    while start + block <= rows {
+        tree.push(rows_of(data, start..start + block), &Silent)?;
+        start += block;
     }
-    tree.snapshot(None, &Silent)
+    tree.snapshot((start < rows).then(|| rows_of(data, start..rows)), &Silent)
 }
 
-fn streams(seeds: u64) -> Result<()> {
+fn rows_of(data: &Named, range: Range<usize>) -> Rows {
+    let field =
+        |name: &String| Field { name: name.clone(), kind: Kind::Number, data_type: DataType::Float64 };
+    let columns = data.iter().map(|(_, values)| Column::Number(values[range.clone()].to_vec().into()));
+    Rows {
+        fields: data.iter().map(|(name, _)| field(name)).collect(),
+        segment: Segment { columns: columns.collect(), len: range.len() },
+        first_row: range.start as u64,
+        roles: Roles { label: "y".into(), ..Roles::default() },
+        is_sparse: false,
+    }
+}
+
+fn streams(seeds: u64, only: Option<&str>) -> Result<()> {
     heading();
-    for (name, data, block) in [
-        ("rare events in time, 200,000 rows", data::rare_events_in_time(200_000, 1), 25_000),
-        ("drifting, 1,000,000 rows", data::drifting(1_000_000, 1), 50_000),
-    ] {
-        let engine = engine_of(data.clone())?;
+    let cases: [(&str, Named); 2] =
+        [(FRAUDS, data::frauds(FRAUD_ROWS, 1)), ("drifting, 1,000,000 rows", data::drifting(1_000_000, 1))];
+    for (name, data) in cases.into_iter().filter(|(name, _)| only.is_none_or(|only| name.contains(only))) {
+        let truth = Truth::of(name, &engine_of(data.clone())?, None)?;
         for size in [500, 1000, 2000] {
-            for seed in 0..seeds {
-                let coreset = stream(&data, block, size, seed)?;
-                composed(&format!("{name}, M = {size}, seed {seed}"), &coreset, &engine)?;
-            }
+            let outcomes = (0..seeds).map(|seed| Outcome::of(&stream(&data, size, seed)?, &truth));
+            line(&format!("{name}, stream"), &format!("M = {size}"), &outcomes.collect::<Result<Vec<_>>>()?);
         }
     }
     Ok(())
@@ -258,27 +249,19 @@ fn streams(seeds: u64) -> Result<()> {
 /// Coresets built for the default priors, fitted with others.
 fn priors(seeds: u64) -> Result<()> {
     println!(
-        "| data | prior | KL by NUTS on all rows, median and largest | largest mean error, sd | the same after correction | \
-         warned of |"
+        "| data | prior | KL, median and largest | largest mean error, sd | the same after correction | warned of |"
     );
     println!("| --- | --- | ---: | ---: | ---: | ---: |");
-    let cases: [(&str, Named); 3] = [
-        ("rare levels, 20,000 rows", data::rare_levels(20_000, 1)),
-        ("nearly separated, 20,000 rows", data::nearly_separated(20_000, 1)),
-        ("rare events, 60,000 rows", data::rare_events(60_000, 1)),
-    ];
-    for (name, data) in cases {
+    for (name, data) in cases().into_iter().take(3) {
         let engine = engine_of(data)?;
-        for prior in
-            ["normal:2", "normal:0.1", "normal:100", "cauchy:2.5", "laplace:1", "spike-slab:0.1:2:0.5"]
-        {
+        for prior in PRIORS {
             let choice = PriorChoice { general: prior.parse()?, ..PriorChoice::default() };
-            let truth = Truth::of(&engine, Some(choice.clone()))?;
+            let truth = Truth::of(&format!("{name} {prior}"), &engine, Some(choice.clone()))?;
             let (mut kls, mut error, mut corrected_error, mut warned) = (Vec::new(), 0f64, 0f64, 0);
             for seed in 0..seeds {
                 let settings = BuildSettings { seed: Seed(seed), ..BuildSettings::with_rows(1000) };
                 let coreset = build_on(&engine, &settings)?.coreset;
-                kls.push(truth.kl(&coreset)?);
+                kls.push(truth.distance(&coreset)?.kl);
                 let settings = FitSettings { priors: Some(choice.clone()), ..FitSettings::default() };
                 let fit = fit_coreset(&coreset, &settings, &Silent)?;
                 error = error.max(truth.mean_error_of(&fit));
@@ -286,36 +269,71 @@ fn priors(seeds: u64) -> Result<()> {
                 let (corrected, _) = verify_and_correct(&engine, fit, false)?;
                 corrected_error = corrected_error.max(truth.mean_error_of(&corrected));
             }
+            kls.sort_by(f64::total_cmp);
             println!(
                 "| {name} | `{prior}` | {:.1e}, {:.1e} | {error:.3} | {corrected_error:.3} | {warned} of {seeds} |",
-                median(&mut kls),
-                kls.last().copied().unwrap_or(f64::NAN),
+                kls[kls.len() / 2],
+                kls[kls.len() - 1],
             );
         }
     }
     Ok(())
 }
 
+const PRIORS: [&str; 6] =
+    ["normal:2", "normal:0.1", "normal:100", "cauchy:2.5", "laplace:1", "spike-slab:0.1:2:0.5"];
+
+/// The rows that `--kl` takes, against those of a greedy search over all rows.
+fn fewest(seeds: u64) -> Result<()> {
+    println!(
+        "| data | rows of a greedy search over all rows | rows of `--kl 0.01`, median and most | KL certified, largest |"
+    );
+    println!("| --- | ---: | ---: | ---: |");
+    for (name, data) in [
+        ("ten normal columns, 200,000 rows", data::ten_normals(200_000, 1)),
+        ("flights, 50,000 rows", data::flights(50_000, 1)),
+    ] {
+        let engine = engine_of(data.clone())?;
+        let greedy = yardstick::greedy_rows(&data, &engine, 0.01)?;
+        let (mut rows, mut largest) = (Vec::new(), 0f64);
+        for seed in 0..seeds {
+            let size = Size::Kl { target: 0.01 };
+            let settings = BuildSettings { size, seed: Seed(seed), ..BuildSettings::default() };
+            let coreset = build_on(&engine, &settings)?.coreset;
+            rows.push(coreset.rows.len());
+            largest = largest.max(coreset.provenance.composed().kl.unwrap_or(f64::NAN));
+        }
+        rows.sort_unstable();
+        println!(
+            "| {name} | {greedy} | {}, {} | {largest:.2e} |",
+            rows[rows.len() / 2],
+            rows[rows.len() - 1]
+        );
+    }
+    Ok(())
+}
+
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let seeds = arguments.iter().position(|word| word == "--seeds").and_then(|at| arguments.get(at + 1));
-    let seeds: u64 = seeds.and_then(|count| count.parse().ok()).unwrap_or(8);
-    let wants = |word: &str| {
-        let named = ["builds", "merges", "streams", "priors"];
-        let any = arguments.iter().any(|argument| named.contains(&argument.as_str()));
-        !any || arguments.iter().any(|argument| argument == word)
+    let value_of = |name: &str| {
+        arguments
+            .iter()
+            .position(|word| word == name)
+            .and_then(|at| arguments.get(at + 1))
+            .map(String::as_str)
     };
-    if wants("builds") {
-        builds(seeds)?;
-    }
-    if wants("merges") {
-        merges(seeds)?;
-    }
-    if wants("streams") {
-        streams(seeds)?;
-    }
-    if wants("priors") {
-        priors(seeds)?;
+    let seeds: u64 = value_of("--seeds").and_then(|count| count.parse().ok()).unwrap_or(8);
+    let only = value_of("--only");
+    let parts = ["builds", "merges", "streams", "priors", "fewest"];
+    let is_named = |part: &str| arguments.iter().any(|argument| argument == part);
+    for part in parts.into_iter().filter(|part| is_named(part) || !parts.into_iter().any(is_named)) {
+        match part {
+            "builds" => builds(seeds, only)?,
+            "merges" => merges(seeds)?,
+            "streams" => streams(seeds, only)?,
+            "priors" => priors(seeds)?,
+            _ => fewest(seeds)?,
+        }
     }
     Ok(())
 }

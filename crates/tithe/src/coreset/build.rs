@@ -6,10 +6,13 @@ use crate::coreset::calibration::calibrated_coreset;
 use crate::coreset::calibration::task::Task;
 use crate::coreset::hierarchical::hierarchical_coreset;
 use crate::coreset::paper_methods::{algorithm_1, select_uniformly};
+use crate::coreset::selection::Size;
 use crate::coreset::steps::{Build, Clock, Selected};
+use crate::coreset::whole::Whole;
 use crate::coreset::{Coreset, Method, Provenance};
 use crate::data::source::Source;
 use crate::data::table::{Roles, Table};
+use crate::encoding::EncodingSettings;
 use crate::encoding::survey::{Learnt, survey};
 use crate::engine::{Engine, EngineSettings, LocalEngine};
 use crate::model::Gaussian;
@@ -55,6 +58,25 @@ pub fn build(source: Box<dyn Source>, roles: &Roles, settings: &BuildSettings) -
 /// Builds a coreset of an engine's table.
 pub fn build_on(engine: &impl Engine, settings: &BuildSettings) -> Result<Built> {
     build_task(engine, settings, &Task::all_rows())
+}
+
+/// Builds a coreset of a part of the data, matched at the posterior of `reference`, a coreset of all data. Both have the
+/// reference's encoding.
+///
+/// # Errors
+/// If a target KL is asked for, or the rows do not fit the encoding.
+pub fn build_part(engine: &impl Engine, settings: &BuildSettings, reference: &Coreset) -> Result<Built> {
+    if matches!(settings.size, Size::Kl { .. }) {
+        return Err(Error::setting(Setting::Kl, "cannot be met by a part of the data alone")
+            .with_help(Remedy::using("choose the number of rows", Setting::Size)));
+    }
+    if settings.method != Method::Calibrated {
+        return Err(Error::setting(Setting::Method, "has no use for a reference, only calibration has")
+            .with_help(Remedy::set(Setting::Method, "calibrated")));
+    }
+    let encoding = EncodingSettings { known: Some(reference.encoding.clone()), ..settings.encoding.clone() };
+    let settings = BuildSettings { encoding, ..settings.clone() };
+    build_task(engine, &settings, &Task::part_of(&Whole::of(reference)?))
 }
 
 /// Builds a coreset of an engine's table as one task among others: only calibration depends on the task.

@@ -112,6 +112,11 @@ impl Provenance {
         }));
         let named = |coefficient: &(usize, f64)| coefficient.0 < dim;
         let deficient = normal.into_iter().flat_map(|normal| &normal.deficiencies);
+        let part_of = self.calibration.as_ref().and_then(|facts| facts.part_of.as_ref());
+        if part_of.is_some_and(|part| part.mode.iter().chain([&part.share]).any(|value| !value.is_finite())) {
+            return Some("has an impossible record of where it was matched".to_string());
+        }
+        let lengths = lengths.chain(part_of.map(|part| part.mode.len()));
         let is_of_other = lengths.into_iter().any(|len| len != dim)
             || !deficient.flat_map(|deficiency| &deficiency.coefficients).all(named);
         is_of_other.then(|| format!("has a certificate for another number of coefficients than its {dim}"))

@@ -182,7 +182,15 @@ fn note_movement(
     for (name, part) in parts.iter().filter(|(_, part)| !part.provenance.exact) {
         let part = Coreset { encoding: merged.encoding.clone(), ..part.clone() };
         let share = part.provenance.mass / merged.provenance.mass;
-        let movement = Movement::since(&mode_of(&part)?, share, all.mean());
+        let matched_at = part.provenance.calibration.as_ref().and_then(|facts| facts.part_of.as_ref());
+        let movement = match matched_at {
+            Some(whole) => Movement::from_reference(
+                &merged.encoding.from_user_scale(&whole.mode),
+                share / whole.share,
+                &all,
+            ),
+            None => Movement::since(&mode_of(&part)?, share, all.mean()),
+        };
         if largest.is_none_or(|(before, _)| before.larger(movement) == movement) {
             largest = Some((movement, name));
         }
@@ -191,7 +199,8 @@ fn note_movement(
     if movement.is_outside() {
         let what = format!(
             "the posterior of all parts is {:.1} standard deviations away from that of '{name}', whose coreset was matched within \
-             {:.1}: the parts differ, and the merged coreset may be inaccurate",
+             {:.1}: the parts differ, and the merged coreset may be inaccurate; build the parts again with the merged coreset as \
+             their reference",
             movement.distance, movement.radius
         );
         observer.event(Event::Warning(what.clone()));

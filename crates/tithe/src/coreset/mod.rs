@@ -16,9 +16,11 @@ pub mod selection;
 pub mod sensitivity;
 pub(crate) mod settings;
 pub(crate) mod steps;
+pub(crate) mod whole;
 
 pub use movement::Movement;
 pub use provenance::*;
+pub use whole::PartOf;
 
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::data::block::{Column, Field, RowSet};

@@ -32,6 +32,15 @@ impl Movement {
         Movement { distance, radius: (chi_squared(dim as f64) * (1.0 - share).max(0.0)).sqrt() }
     }
 
+    /// The movement from the mode of a reference, at whose posterior parts were matched, to that of all parts. Within the radius lie
+    /// the reference's draws, where the parts were checked; its rows have `relative_mass` times the mass of all.
+    pub(crate) fn from_reference(mode: &[f64], relative_mass: f64, all: &Gaussian) -> Movement {
+        let mut xi = vec![0.0; mode.len()];
+        all.whiten(mode, &mut xi);
+        let distance = (relative_mass * xi.iter().map(|x| x * x).sum::<f64>()).sqrt();
+        Movement { distance, radius: chi_squared(mode.len() as f64).sqrt() }
+    }
+
     /// Whether the mode is outside the trust radius.
     pub fn is_outside(&self) -> bool {
         self.distance > self.radius

@@ -9,6 +9,7 @@ use crate::coreset::hierarchical::facts::HierarchicalFacts;
 use crate::coreset::movement::Movement;
 use crate::coreset::selection::Size;
 use crate::coreset::sensitivity::{CenterRule, Radius};
+use crate::coreset::whole::PartOf;
 use crate::data::fingerprint::Fingerprint;
 use crate::engine::Missing;
 use crate::model::PriorChoice;
@@ -189,6 +190,10 @@ pub struct CalibrationFacts {
     /// The priors of the certificate, on the model's scale.
     #[serde(alias = "prior_scale", deserialize_with = "choice_or_scale")]
     pub priors: PriorChoice,
+    /// Where the rows were matched, if they are a part of data whose posterior was known. Certificate and verdict then say how
+    /// far the posterior of all data would be if every part were represented as well as this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part_of: Option<PartOf>,
     /// Rows from which the coreset's were chosen.
     pub pool: usize,
     /// Pricing rounds.

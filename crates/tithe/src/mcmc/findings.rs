@@ -42,6 +42,8 @@ pub enum Trouble {
     NotFinite,
     /// Priors that move the mode away from the one that a coreset is calibrated for.
     PriorMovesMode,
+    /// Draws from the posterior of a part of the data, whose rows were matched at the posterior of all data.
+    PartOfData,
     /// Draws so far from the full data's posterior that weights do not correct them.
     TooFarFromData,
     /// Rows that some coefficients separate perfectly, so that only the prior bounds them.

@@ -281,8 +281,26 @@ fn fit_points(
         }
         Basis::Data { .. } => None,
     };
-    let more = separated.then(separation).into_iter().chain(moved).collect();
+    let part = match &basis {
+        Basis::Coreset { provenance, .. } => part_of_data(provenance),
+        Basis::Data { .. } => None,
+    };
+    let more = separated.then(separation).into_iter().chain(moved).chain(part).collect();
     Ok(finish(draws, encoding, priors, basis, settings, more))
+}
+
+/// A finding if the coreset is of a part of the data and was matched at the posterior of all data, not at its own.
+fn part_of_data(provenance: &Provenance) -> Option<Finding> {
+    let facts = provenance.calibration.as_ref().filter(|_| provenance.composition.is_none())?;
+    let part = facts.part_of.as_ref()?;
+    Some(Finding {
+        what: Trouble::PartOfData,
+        how_much: format!(
+            "the coreset is of a part of the data ({:.3} %) and was matched at the posterior of all data, not at its own",
+            100.0 * part.share
+        ),
+        what_to_do: "merge it with the coresets of the other parts".into(),
+    })
 }
 
 /// Laplace's approximation for all rows, with one pass per Newton step. The `lp` of a draw is the second-order expansion

@@ -19,6 +19,7 @@ use crate::data::points::Points;
 use crate::mcmc::discrepancy::Discrepancy;
 use crate::model::Gaussian;
 use crate::model::divergence::Threshold;
+use crate::model::likelihood::Curvature;
 use crate::model::newton::mode_of_points;
 
 /// A whitened eigenvalue below this is a direction that the coreset misses: it retains less than half of the information.
@@ -185,6 +186,28 @@ impl Certificate {
         let own = approximation(own.mode, own.precision, "the coreset's")?;
         compare(&own, full, coreset.len(), predicted_kl)
     }
+
+    /// Certifies the `rows` rows of a part of the data, whose log-likelihood at the mode of all data is wrong by `change`.
+    pub(crate) fn of_change(
+        change: &Curvature,
+        full: &Gaussian,
+        rows: usize,
+        predicted_kl: Option<f64>,
+    ) -> Result<Certificate> {
+        compare(&changed(full, change)?, full, rows, predicted_kl)
+    }
+}
+
+/// The normal approximation that a full posterior would have if its log-likelihood changed by as much at its mode.
+fn changed(full: &Gaussian, change: &Curvature) -> Result<Gaussian> {
+    let dim = full.dim();
+    let precision = full.precision() + Mat::from_fn(dim, dim, |i, j| change.entry(i, j));
+    let Some(factor) = Cholesky::new(precision.as_ref()) else {
+        return Err(not_positive_definite("the coreset's"));
+    };
+    let step = factor.solve(Mat::from_fn(dim, 1, |i, _| change.gradient[i]));
+    let mean = full.mean().iter().enumerate().map(|(i, mean)| mean + step[(i, 0)]).collect();
+    approximation(mean, precision, "the coreset's")
 }
 
 /// The normal approximation of a posterior at its mode; `whose` names the posterior in an error.

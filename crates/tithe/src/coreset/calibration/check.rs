@@ -49,9 +49,10 @@ const MOST_NOISE: f64 = 4e-4;
 /// The largest standard error of an estimated KL, as a fraction of the KL, and a KL so small that it need not be known better.
 const RELATIVE_ERROR: f64 = 0.1;
 const SMALL_KL: f64 = 2e-3;
-/// Streams of random numbers of the first draws, and of more.
+/// Streams of random numbers of the first draws, of more, and of those that compare a choice again.
 const FIRST: u64 = 0;
 const MORE: u64 = 1;
+const AGAIN: u64 = 2;
 
 /// A choice of rows and weights that was compared with the full data.
 pub(crate) struct Checked {
@@ -73,16 +74,6 @@ impl Checked {
             Some(draws) if choice.kl().is_finite() => draws.discrepancy(full)?.discrepancy.kl,
             _ => f64::INFINITY,
         })
-    }
-
-    /// The same with another choice near it.
-    pub fn with_choice(self, mut choice: Choice) -> Result<Checked> {
-        if let Some((draws, full)) = &self.draws
-            && let Some(draws) = draws.reweighted(&choice.points)
-        {
-            choice.certify(draws.discrepancy(full)?);
-        }
-        Ok(Checked { choice, ..self })
     }
 }
 
@@ -115,7 +106,7 @@ impl<E: Engine> Checker<'_, '_, E> {
         if self.build.settings.certificate == CertificateBy::Normal {
             return Ok(Checked { choice, targets, draws: None });
         }
-        let first = self.compare(choice)?;
+        let first = self.compare(choice, FIRST)?;
         let is_small = first.features.0.theta.len() <= MOST_NUMBERS / targets.features.len().max(1);
         if first.choice.kl() <= FINE.min(0.5 * self.target_kl) || !is_small {
             return Ok(Checked { choice: first.choice, targets, draws: Some(first.checks) });
@@ -138,7 +129,7 @@ impl<E: Engine> Checker<'_, '_, E> {
                 Checked { choice: second, targets: more, draws: Some((again, full.clone())) }
             }
             None => {
-                let Compared { choice, checks, .. } = self.compare(second)?;
+                let Compared { choice, checks, .. } = self.compare(second, FIRST)?;
                 Checked { choice, targets: more, draws: Some(checks) }
             }
         };
@@ -146,6 +137,16 @@ impl<E: Engine> Checker<'_, '_, E> {
             true => second,
             false => Checked { choice: first.choice, targets, draws: Some(first.checks) },
         })
+    }
+
+    /// Compares another choice near one that was checked, at draws of its own.
+    pub fn check_again(&self, checked: &Checked, choice: Choice, turn: u64) -> Result<Checked> {
+        let targets = checked.targets.clone();
+        if checked.draws.is_none() {
+            return Ok(Checked { choice, targets, draws: None });
+        }
+        let Compared { choice, checks, .. } = self.compare(choice, AGAIN + 2 * turn)?;
+        Ok(Checked { choice, targets, draws: Some(checks) })
     }
 
     /// Chooses rows for one of many steps of a stream. Their weights come near to gradient, Hessian and, at draws from the
@@ -178,11 +179,15 @@ impl<E: Engine> Checker<'_, '_, E> {
     }
 
     /// Compares a choice with the full data at draws from its posterior: more of them, if the importance weights of the first
-    /// ones are not reliable.
-    fn compare(&self, mut choice: Choice) -> Result<Compared> {
+    /// ones are not reliable. `first` is their stream of random numbers.
+    fn compare(&self, mut choice: Choice, first: u64) -> Result<Compared> {
         let draw = |draws, index, measured| -> Result<_> {
-            let seed = self.build.settings.seed;
-            let panel = Panel::draw(&choice.points, &self.reference.priors, draws, seed, index)?;
+            let (seed, reference) = (self.build.settings.seed, self.reference);
+            let points = self.task.whole.map_or(&choice.points, |whole| &whole.points);
+            let mut panel = Panel::draw(points, &reference.priors, draws, seed, index)?;
+            if self.task.whole.is_some() {
+                panel = panel.for_part(&choice.points, reference.error_scale);
+            }
             let (checks, features) = match self.estimate(&panel) {
                 Some(full) => {
                     let [checks, (features, full)] = panel.split(&full);
@@ -199,9 +204,9 @@ impl<E: Engine> Checker<'_, '_, E> {
             Ok((checks.0.discrepancy(&checks.1)?, checks, features))
         };
         let draws = DRAWS.max(choice.points.len());
-        let (mut found, mut checks, mut features) = draw(draws, FIRST, MEASURED)?;
+        let (mut found, mut checks, mut features) = draw(draws, first, MEASURED)?;
         if found.discrepancy.may_become_reliable() {
-            (found, checks, features) = draw(MORE_DRAWS, MORE, 4 * MEASURED)?;
+            (found, checks, features) = draw(MORE_DRAWS, first + MORE, 4 * MEASURED)?;
         }
         choice.certify(found);
         Ok(Compared { choice, checks, features })
@@ -226,7 +231,10 @@ impl<E: Engine> Checker<'_, '_, E> {
         let weights = normalised(&panel.log_weights);
         let log_ratios: Vec<f64> = values.iter().zip(&panel.own).map(|(full, own)| full - own).collect();
         let (mean, variance) = weighted_moments(&weights, log_ratios.iter().copied());
-        let (noise, error) = sample.noise(&weights, log_ratios.iter().map(|e| e - mean));
+        let squared_scale = panel.error_scale.unwrap_or(1.0).powi(2);
+        let (variance, (noise, error)) =
+            (squared_scale * variance, sample.noise(&weights, log_ratios.iter().map(|e| e - mean)));
+        let (noise, error) = (squared_scale * noise, squared_scale * error);
         let kl = 0.5 * variance;
         // A target below what is small for a verdict has to be decided as well.
         let (most_noise, small) = (MOST_NOISE.min(0.2 * self.target_kl), SMALL_KL.min(self.target_kl));
@@ -253,7 +261,8 @@ impl<E: Engine> Checker<'_, '_, E> {
     /// `v_s`: the square of what weights miss of their sums is the third-order part of `½ Var(L − L̃)`.
     fn with_remainders(&self, targets: Targets, panel: &Panel, full: &FullValues) -> Targets {
         let weights = normalised(&panel.log_weights);
-        let scale: Vec<f64> = weights.iter().map(|v| (0.5 * v).sqrt()).collect();
+        let error_scale = panel.error_scale.unwrap_or(1.0);
+        let scale: Vec<f64> = weights.iter().map(|v| error_scale * (0.5 * v).sqrt()).collect();
         let centred = |values: &mut [f64]| {
             let mean: f64 = values.iter().zip(&weights).map(|(r, v)| r * v).sum();
             values.iter_mut().zip(&scale).for_each(|(r, scale)| *r = (*r - mean) * scale);

@@ -9,6 +9,7 @@ use crate::coreset::calibration::pricing::{Calibrated, CalibrationSettings, appr
 use crate::coreset::calibration::reference::Reference;
 use crate::coreset::settings::BuildSettings;
 use crate::data::points::Points;
+use crate::model::likelihood::Curvature;
 use crate::model::local_features::{LocalFeatures, LocalSum};
 use crate::reservoir::pool::Pool;
 
@@ -91,6 +92,8 @@ pub(crate) struct Chooser<'a> {
     pub pool: &'a Pool,
     pub reference: &'a Reference,
     pub settings: &'a BuildSettings,
+    /// Whether the rows are a part of data whose posterior is the reference's.
+    pub is_part: bool,
 }
 
 impl Chooser<'_> {
@@ -134,8 +137,14 @@ impl Chooser<'_> {
         weights: &[f64],
         predicted: Option<f64>,
     ) -> Result<Certificate> {
-        let points = pool_points(self.pool, rows, weights);
-        Certificate::new(&points, &self.reference.posterior, &self.reference.prior_precision, predicted)
+        let (points, reference) = (pool_points(self.pool, rows, weights), self.reference);
+        if self.is_part {
+            let theta = reference.map.theta();
+            let change = Curvature::of_points(&points, theta).minus(&reference.likelihood);
+            let change = change.times(reference.error_scale);
+            return Certificate::of_change(&change, &reference.posterior, points.len(), predicted);
+        }
+        Certificate::new(&points, &reference.posterior, &reference.prior_precision, predicted)
     }
 
     /// Rows and weights with their certificate.
@@ -144,6 +153,7 @@ impl Chooser<'_> {
             certificate,
             guard,
             priors: self.settings.priors.clone(),
+            part_of: None,
             pool: self.pool.len(),
             rounds: found.rounds,
         };

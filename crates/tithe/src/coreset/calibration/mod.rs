@@ -37,6 +37,7 @@ use crate::coreset::calibration::reference::Reference;
 use crate::coreset::calibration::task::{Matching, Task};
 use crate::coreset::selection::Size;
 use crate::coreset::steps::{Bounds, Build, Selected, picked_points};
+use crate::coreset::{CalibrationFacts, PartOf};
 use crate::data::points::Points;
 use crate::encoding::survey::Learnt;
 use crate::engine::Engine;
@@ -59,19 +60,27 @@ pub(crate) fn calibrated_coreset(build: &mut Build<'_, impl Engine>, task: &Task
     let priors = settings.priors.priors(&learnt.encoding.distinct_names()?, learnt.encoding.intercept)?;
     let prior_precision = priors.normal_precisions();
     let start = with_others(&pilot, task);
-    let search = mode_search(build, task, &start, &prior_precision);
+    let search = match task.whole {
+        Some(_) => None,
+        None => Some(mode_search(build, task, &start, &prior_precision)),
+    };
     build.lap("mode");
 
     // The first evaluation of the likelihood shares its pass with the clusters, which give the sensitivity bounds.
     let centers = build.cluster()?;
-    let (grouped, evaluation) = group_and_evaluate(build, &centers, search.as_ref().ok(), sizes.first)?;
+    let found = search.as_ref().and_then(|search| search.as_ref().ok());
+    let (grouped, evaluation) = group_and_evaluate(build, &centers, found, sizes.first)?;
     let mut bounds = build.sensitivity_bounds(centers, grouped)?;
     if task.may_be_exact
         && let Some(exact) = build.exact_coreset(sizes.first as u64, &mut bounds)?
     {
         return Ok(exact);
     }
-    let mode = search?.mode(build.engine, evaluation)?;
+    let mode = match (search, task.whole) {
+        (_, Some(whole)) => whole.mode(&prior_precision)?,
+        (Some(search), None) => search?.mode(build.engine, evaluation)?,
+        (None, None) => mode_search(build, task, &start, &prior_precision)?.mode(build.engine, evaluation)?,
+    };
     build.lap("mode");
 
     let reference = Reference::new(build, task, priors, mode)?;
@@ -85,6 +94,8 @@ pub(crate) fn calibrated_coreset(build: &mut Build<'_, impl Engine>, task: &Task
     build.lap("calibration");
 
     let theta = reference.map.theta();
+    let mode = build.learnt.encoding.to_user_scale(theta);
+    let part_of = task.whole.map(|_| PartOf { mode, share: reference.share });
     let represented = Curvature::of_points(&choice.points, theta);
     let residual = Quadratic { curvature: reference.likelihood.minus(&represented), theta: theta.to_vec() };
     Ok(Selected {
@@ -93,7 +104,7 @@ pub(crate) fn calibrated_coreset(build: &mut Build<'_, impl Engine>, task: &Task
         draws: choice.size as u64,
         exact: false,
         sensitivity: Some(bounds.facts),
-        calibration: choice.facts,
+        calibration: choice.facts.map(|facts| CalibrationFacts { part_of, ..facts }),
         hierarchical: None,
         warning: None,
         residual: Some(residual),
@@ -121,7 +132,9 @@ fn choose_rows(
     let settings = build.settings;
     let (mut size, mut missed) = (sizes.first, 0);
     loop {
-        let candidates = Candidates::find(build, ranking, reference, task.matching, size)?;
+        // The fewest rows are found among many.
+        let choice = if sizes.target_kl.is_finite() { 2 * size } else { size };
+        let candidates = Candidates::find(build, ranking, reference, task.matching, choice)?;
         build.lap("selection");
         bounds.facts.mean_bound = candidates.mean_bound;
         let (sample, target_kl) = (&candidates.sample, sizes.target_kl);
@@ -130,11 +143,11 @@ fn choose_rows(
             let (choice, kl) = checker.check_step(&candidates.pool, size)?;
             return Ok(Outcome::Chosen(candidates, choice, Some(kl)));
         }
-        let chooser = Chooser { pool: &candidates.pool, reference, settings };
+        let chooser = Chooser { pool: &candidates.pool, reference, settings, is_part: task.whole.is_some() };
         let checked = checker.check(&chooser, size)?;
         if sizes.are_met_by(&checked.choice) {
             let choice = match sizes.target_kl.is_finite() {
-                true => fewest_rows(&chooser, checked, missed..size, sizes.target_kl)?.choice,
+                true => fewest_rows(&chooser, &checker, checked, missed..size, sizes.target_kl)?.choice,
                 false => checked.choice,
             };
             return Ok(Outcome::Chosen(candidates, choice, None));

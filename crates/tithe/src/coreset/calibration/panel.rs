@@ -31,6 +31,9 @@ pub(crate) struct Panel {
     pub log_weights: Vec<f64>,
     /// The log-likelihood of the points at each draw.
     pub own: Vec<f64>,
+    /// The factor of errors where the draws are from the posterior of all data, of which the points represent a part; `None` if
+    /// they are from the posterior of the points.
+    pub error_scale: Option<f64>,
 }
 
 /// The full data's log-likelihood at the draws of a panel, up to a constant.
@@ -68,7 +71,7 @@ impl Panel {
             && psis.effective_draws() >= NEARLY_NORMAL * count as f64
             && (psis.k_hat < EVEN || !psis.k_hat.is_finite())
         {
-            return Ok(Panel { theta, log_weights: psis.log_weights, own });
+            return Ok(Panel { theta, log_weights: psis.log_weights, own, error_scale: None });
         }
         let seed = Seed(rand::Rng::next_u64(&mut rng));
         let settings = mcmc::Settings { chains: CHAINS, draws: count.div_ceil(CHAINS), warmup: WARMUP, seed };
@@ -76,7 +79,7 @@ impl Panel {
         let drawn = mcmc::run(&posterior, &names, &normal, Sampler::Nuts, &settings, &Silent)?;
         let theta: Vec<Vec<f64>> = drawn.rows().map(<[f64]>::to_vec).collect();
         let own = values(points, &theta);
-        Ok(Panel { log_weights: vec![0.0; theta.len()], theta, own })
+        Ok(Panel { log_weights: vec![0.0; theta.len()], theta, own, error_scale: None })
     }
 
     /// Draws from a normal distribution, for a step of a stream: the posterior that it is for is nearly normal.
@@ -90,7 +93,12 @@ impl Panel {
             draw
         };
         let theta: Vec<Vec<f64>> = (0..count).map(draw).collect();
-        Panel { log_weights: vec![0.0; count], own: vec![0.0; count], theta }
+        Panel { log_weights: vec![0.0; count], own: vec![0.0; count], theta, error_scale: None }
+    }
+
+    /// The same draws for points that represent a part of the data.
+    pub fn for_part(self, points: &Points, error_scale: f64) -> Panel {
+        Panel { own: values(points, &self.theta), error_scale: Some(error_scale), ..self }
     }
 
     /// These draws.
@@ -100,6 +108,7 @@ impl Panel {
             theta: chosen.iter().map(|&s| self.theta[s].clone()).collect(),
             log_weights: pick(&self.log_weights),
             own: pick(&self.own),
+            error_scale: self.error_scale,
         }
     }
 
@@ -132,17 +141,23 @@ impl Panel {
     /// The same draws with weights that make them represent the posterior of other points; `None` if too few of them do.
     pub fn reweighted(&self, points: &Points) -> Option<Panel> {
         let own = values(points, &self.theta);
+        // A part hardly changes the posterior of all data.
+        if self.error_scale.is_some() {
+            return Some(Panel { own, ..self.clone() });
+        }
         let changes = own.iter().zip(&self.own).map(|(new, old)| new - old);
         let log_weights: Vec<f64> =
             self.log_weights.iter().zip(changes).map(|(v, change)| v + change).collect();
         let effective = 1.0 / normalised(&log_weights).iter().map(|w| w * w).sum::<f64>();
         let is_enough = effective >= REPRESENTATIVE * self.theta.len() as f64;
-        is_enough.then(|| Panel { theta: self.theta.clone(), log_weights, own })
+        is_enough.then(|| Panel { log_weights, own, ..self.clone() })
     }
 
     /// How far the posterior of the points is from the full data's, whose log-likelihood at the draws is `full`.
     pub fn discrepancy(&self, full: &FullValues) -> Result<ByDraws> {
-        let log_ratios: Vec<f64> = full.values.iter().zip(&self.own).map(|(full, own)| full - own).collect();
+        let scale = self.error_scale.unwrap_or(1.0);
+        let log_ratios: Vec<f64> =
+            full.values.iter().zip(&self.own).map(|(full, own)| scale * (full - own)).collect();
         let found = Discrepancy::of(&self.theta, &self.log_weights, &log_ratios);
         let (mut discrepancy, _) = found.ok_or_else(|| -> Error {
             let what = "the log-likelihood is not finite at some draws".to_string();

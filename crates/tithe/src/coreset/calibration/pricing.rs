@@ -117,54 +117,79 @@ pub fn calibrate(
     }
 }
 
-/// Chooses few rows of the pool whose weights miss the target by at most `goal`, in nats: again and again the rows that reduce the
-/// residual most are added, and the weights solved for; rows of weight 0 are dropped. `None` if more than `most` rows are needed.
-/// The `reference` weights only decide between weights that match equally well.
-pub fn greedy(
-    features: &LocalFeatures,
-    target: &LocalSum,
-    reference: &[f64],
-    goal: f64,
+/// A greedy search for few rows of the pool: again and again the rows that reduce the residual most are added, and the weights
+/// solved for; rows of weight 0 are dropped.
+pub struct Greedy<'a> {
+    features: &'a LocalFeatures,
+    target: &'a LocalSum,
+    /// These weights only decide between weights that match equally well.
+    reference: &'a [f64],
+    norms: Vec<f64>,
+    /// More rows are not wanted.
     most: usize,
-) -> Option<Calibrated> {
-    /// So many rounds at most, each of which adds the same number of rows.
-    const ROUNDS: usize = 150;
-    const NEARNESS: f64 = 1e-6;
-    let norms: Vec<f64> = features.norms_squared().iter().map(|square| square.sqrt()).collect();
-    let batch = most.div_ceil(ROUNDS);
-    let mut support: Option<Support> = None;
-    let mut solves = 0;
-    for round in 0..2 * ROUNDS {
-        let residual = support.as_ref().map_or(target, |support| &support.residual);
-        let mut rows = support.as_ref().map_or(Vec::new(), |support| support.rows.clone());
-        let mut gains: Vec<(f64, usize)> = features
+    support: Option<Support>,
+    rounds: usize,
+    solves: usize,
+}
+
+impl<'a> Greedy<'a> {
+    /// No rows yet.
+    pub fn new(
+        features: &'a LocalFeatures,
+        target: &'a LocalSum,
+        reference: &'a [f64],
+        most: usize,
+    ) -> Greedy<'a> {
+        let norms = features.norms_squared().iter().map(|square| square.sqrt()).collect();
+        Greedy { features, target, reference, norms, most, support: None, rounds: 0, solves: 0 }
+    }
+
+    /// Rows whose weights miss the target by at most `goal`, in nats; smaller goals continue the search of larger ones. `None`
+    /// if more rows are needed than are wanted.
+    pub fn reach(&mut self, goal: f64) -> Option<Calibrated> {
+        /// So many rounds at most, each of which adds the same number of rows.
+        const ROUNDS: usize = 150;
+        while self.rounds < 2 * ROUNDS {
+            if let Some(support) = self.support.as_ref().filter(|support| support.predicted <= goal) {
+                let is_enough = support.rows.len() <= self.most;
+                return is_enough.then(|| support.clone().finish(self.rounds, self.solves));
+            }
+            self.rounds += 1;
+            let next = self.with_more(self.most.div_ceil(ROUNDS))?;
+            // Rows that are added and dropped again and again lead nowhere.
+            if self.support.as_ref().is_some_and(|before| next.rows == before.rows) {
+                return None;
+            }
+            self.support = Some(next);
+        }
+        None
+    }
+
+    /// The weights with this many more rows.
+    fn with_more(&mut self, count: usize) -> Option<Support> {
+        const NEARNESS: f64 = 1e-6;
+        let residual = self.support.as_ref().map_or(self.target, |support| &support.residual);
+        let mut rows = self.support.as_ref().map_or(Vec::new(), |support| support.rows.clone());
+        let mut gains: Vec<(f64, usize)> = self
+            .features
             .scores(residual)
             .iter()
-            .zip(&norms)
+            .zip(&self.norms)
             .enumerate()
             .map(|(p, (score, norm))| (if *norm > 0.0 { score / norm } else { 0.0 }, p))
             .filter(|(gain, p)| *gain > 0.0 && rows.binary_search(p).is_err())
             .collect();
         gains.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        if gains.is_empty() || rows.len() > most {
+        if gains.is_empty() || rows.len() > self.most {
             return None;
         }
-        rows.extend(gains.iter().take(batch).map(|(_, p)| *p));
+        rows.extend(gains.iter().take(count).map(|(_, p)| *p));
         rows.sort_unstable();
-        let own: Vec<f64> = rows.iter().map(|&p| reference[p]).collect();
-        let weights = nearest_weights(&features.select(&rows), target, &own, NEARNESS);
-        solves += weights.solves;
-        let next = Support::of(&rows, weights);
-        if next.predicted <= goal {
-            return (next.rows.len() <= most).then(|| next.finish(round + 1, solves));
-        }
-        // Rows that are added and dropped again and again lead nowhere.
-        if support.as_ref().is_some_and(|before| next.rows == before.rows) {
-            return None;
-        }
-        support = Some(next);
+        let own: Vec<f64> = rows.iter().map(|&p| self.reference[p]).collect();
+        let weights = nearest_weights(&self.features.select(&rows), self.target, &own, NEARNESS);
+        self.solves += weights.solves;
+        Some(Support::of(&rows, weights))
     }
-    None
 }
 
 /// Takes the first `size` rows of the pool, with weights that come near to `target`; `features` are those of the pool's rows. For one of many steps, each of which
@@ -207,6 +232,7 @@ fn price(
 }
 
 /// Rows of positive weight.
+#[derive(Clone)]
 struct Support {
     rows: Vec<usize>,
     weights: Vec<f64>,
@@ -306,12 +332,16 @@ mod tests {
         let pool = pool(&map, &points, 400);
         let features = map.features(&pool.points());
         let goal = 1e-3 * target.norm_squared();
-        let found = greedy(&features, &target, &pool.reference_weights(60), goal, 60).expect("rows");
+        let reference = pool.reference_weights(60);
+        let found = Greedy::new(&features, &target, &reference, 60).reach(goal).expect("rows");
         assert!(found.rows.len() <= 20 && found.predicted <= goal, "{found:?}");
         let again = target.minus(&features.select(&found.rows).sum(&found.weights)).norm_squared();
         assert!((again - found.predicted).abs() <= 1e-9 * goal, "{again} {}", found.predicted);
         assert!(found.rows.is_sorted() && found.weights.iter().all(|w| *w > 0.0));
-        assert!(greedy(&features, &target, &pool.reference_weights(3), goal, 3).is_none());
+        let mut search = Greedy::new(&features, &target, &reference, 60);
+        assert!(search.reach(10.0 * goal).expect("rows").rows.len() <= found.rows.len());
+        assert_eq!(search.reach(goal).expect("rows").rows, found.rows);
+        assert!(Greedy::new(&features, &target, &reference, 3).reach(goal).is_none());
     }
 
     #[test]

@@ -30,6 +30,9 @@ pub(crate) struct Reference {
     pub target: LocalSum,
     /// The rows' share of the mass of everything that counts for the posterior.
     pub share: f64,
+    /// The factor of errors: 1, or for a part of the data what makes them those of all parts together, each as wrong as this one.
+    /// Errors of parts are independent, so that their variances add up.
+    pub error_scale: f64,
 }
 
 impl Reference {
@@ -41,8 +44,17 @@ impl Reference {
         mode: Mode,
     ) -> Result<Reference> {
         let mass = build.learnt.mass;
-        let share = mass / (mass + task.other_mass());
+        let share = match task.whole {
+            Some(whole) => whole.share(mass),
+            None => mass / (mass + task.other_mass()),
+        };
+        let error_scale = if task.whole.is_some() { share.sqrt().recip() } else { 1.0 };
         let (map, likelihood) = match task.fixed_reference {
+            // The likelihood at the mode of all data is the rows' own.
+            _ if task.whole.is_some() => {
+                let likelihood = full_curvature(build.engine, &build.learnt.encoding, &mode.mode)?;
+                (LocalMap::new(mode.mode.clone(), (&mode.precision * share).as_ref())?, likelihood)
+            }
             Some(theta) => {
                 let likelihood = full_curvature(build.engine, &build.learnt.encoding, theta)?;
                 (LocalMap::new(theta.to_vec(), mode.precision.as_ref())?, likelihood)
@@ -70,6 +82,7 @@ impl Reference {
             map,
             likelihood,
             share,
+            error_scale,
         })
     }
 }

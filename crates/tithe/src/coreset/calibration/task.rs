@@ -1,5 +1,6 @@
 //! What a calibrated coreset has to match besides its own rows, and how closely.
 
+use crate::coreset::whole::Whole;
 use crate::data::points::Points;
 use crate::mode::search::NEAR;
 use crate::model::quadratic::Quadratic;
@@ -17,6 +18,8 @@ pub(crate) struct Task<'a> {
     pub carried_residual: Option<&'a Quadratic>,
     /// Where gradient and Hessian are matched; `None` is the mode.
     pub fixed_reference: Option<&'a [f64]>,
+    /// The posterior of all data, of which the rows are a part; `None` if it is to be found from the rows.
+    pub whole: Option<&'a Whole>,
     /// How rows rank as candidates, beside their local features.
     pub ranking: RankBy,
     /// How closely the weights match.
@@ -54,6 +57,7 @@ impl<'a> Task<'a> {
             others: None,
             carried_residual: None,
             fixed_reference: None,
+            whole: None,
             ranking: RankBy::Sensitivity,
             matching: Matching::Certified,
             near: NEAR,
@@ -88,6 +92,11 @@ impl<'a> Task<'a> {
     /// Gradient and Hessian are matched at a given parameter.
     pub fn at(reference: &'a [f64]) -> Task<'a> {
         Task { fixed_reference: Some(reference), warns_of_few_rows: false, ..Task::all_rows() }
+    }
+
+    /// The rows are a part of data whose posterior is known from another coreset.
+    pub fn part_of(whole: &'a Whole) -> Task<'a> {
+        Task { whole: Some(whole), ..Task::all_rows() }
     }
 
     /// The same task without the residual of earlier steps.
