@@ -4,14 +4,16 @@ use tithe::Verdict;
 use tithe::base::progress::Silent;
 use tithe::base::rng::Seed;
 use tithe::coreset::Coreset;
-use tithe::coreset::build::{BuildSettings, CertificateBy, build_on};
+use tithe::coreset::build::{BuildSettings, CertificateBy, build_on, build_part};
 use tithe::coreset::calibration::certificate::Evidence;
+use tithe::coreset::merge::merge;
 use tithe::coreset::selection::Size;
 use tithe::data::source::memory::Columns;
 use tithe::data::table::{Roles, Table};
 use tithe::encoding::EncodingSettings;
 use tithe::engine::{Engine, EngineSettings, LocalEngine};
 use tithe::mcmc::Settings;
+use tithe::mcmc::findings::Trouble;
 use tithe::mode::values::log_likelihoods;
 use tithe::model::likelihood;
 use tithe::results::fit::{Fit, FitSettings, fit_data};
@@ -121,6 +123,43 @@ fn a_nearly_separated_direction_is_certified_as_it_is() {
 #[test]
 fn rare_events_are_certified_as_they_are() {
     check("rare events", rare_events(12_000, 1), &[60, 150, 400]);
+}
+
+/// A part knows little about the parameters, so what its coreset misses over its own posterior is much; where the posterior of
+/// all parts is, it can be matched better.
+#[test]
+fn parts_that_are_matched_at_a_reference_are_more_accurate_together() {
+    const PARTS: usize = 4;
+    let data = rare_events(12_000, 1);
+    let truth = Truth::of(&engine_of(data.clone()));
+    let part = |which: usize| -> Named {
+        let every = |values: &[f64]| values.iter().skip(which).step_by(PARTS).copied().collect();
+        data.iter().map(|(name, values)| (name.clone(), every(values))).collect()
+    };
+    let settings = |which: usize| BuildSettings { seed: Seed(which as u64), ..BuildSettings::with_rows(200) };
+    let merged = |parts: Vec<Coreset>, size: usize| {
+        let named: Vec<(String, Coreset)> = parts.into_iter().map(|part| (String::new(), part)).collect();
+        merge(&named, &BuildSettings::with_rows(size), None, &Silent).expect("a coreset")
+    };
+    let alone: Vec<Coreset> = (0..PARTS)
+        .map(|which| build_on(&engine_of(part(which)), &settings(which)).expect("a coreset").coreset)
+        .collect();
+    let first = merged(alone, 800);
+    let at_reference: Vec<Coreset> = (0..PARTS)
+        .map(|which| {
+            build_part(&engine_of(part(which)), &settings(which), &first).expect("a coreset").coreset
+        })
+        .collect();
+    let fit = fit_coreset(&at_reference[0], &FitSettings::default(), &Silent).expect("a posterior");
+    assert!(fit.findings.iter().any(|finding| finding.what == Trouble::PartOfData));
+    let second = merged(at_reference, 800);
+    let (before, after) = (truth.kl(&first), truth.kl(&second));
+    eprintln!("{before:.2e} before, {after:.2e} after; estimated {:?}", second.provenance.composed());
+    assert!(after < 0.5 * before && after < 0.05, "{before} {after}");
+    assert!(!second.provenance.composed().movement.expect("a movement").is_outside());
+    let kl = settings(0);
+    let kl = BuildSettings { size: Size::Kl { target: 0.01 }, ..kl };
+    assert!(build_part(&engine_of(part(0)), &kl, &first).is_err());
 }
 
 /// Many rows: the posterior is nearly normal, and a sample of rows is enough to know the rest.

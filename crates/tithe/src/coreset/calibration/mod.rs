@@ -60,26 +60,22 @@ pub(crate) fn calibrated_coreset(build: &mut Build<'_, impl Engine>, task: &Task
     let priors = settings.priors.priors(&learnt.encoding.distinct_names()?, learnt.encoding.intercept)?;
     let prior_precision = priors.normal_precisions();
     let start = with_others(&pilot, task);
-    let search = match task.whole {
-        Some(_) => None,
-        None => Some(mode_search(build, task, &start, &prior_precision)),
-    };
+    let search = mode_search(build, task, &start, &prior_precision);
     build.lap("mode");
 
     // The first evaluation of the likelihood shares its pass with the clusters, which give the sensitivity bounds.
     let centers = build.cluster()?;
-    let found = search.as_ref().and_then(|search| search.as_ref().ok());
-    let (grouped, evaluation) = group_and_evaluate(build, &centers, found, sizes.first)?;
+    let to_evaluate = search.as_ref().ok().filter(|_| task.whole.is_none());
+    let (grouped, evaluation) = group_and_evaluate(build, &centers, to_evaluate, sizes.first)?;
     let mut bounds = build.sensitivity_bounds(centers, grouped)?;
     if task.may_be_exact
         && let Some(exact) = build.exact_coreset(sizes.first as u64, &mut bounds)?
     {
         return Ok(exact);
     }
-    let mode = match (search, task.whole) {
-        (_, Some(whole)) => whole.mode(&prior_precision)?,
-        (Some(search), None) => search?.mode(build.engine, evaluation)?,
-        (None, None) => mode_search(build, task, &start, &prior_precision)?.mode(build.engine, evaluation)?,
+    let mode = match task.whole {
+        Some(whole) => whole.mode(&prior_precision)?,
+        None => search?.mode(build.engine, evaluation)?,
     };
     build.lap("mode");
 
@@ -133,8 +129,8 @@ fn choose_rows(
     let (mut size, mut missed) = (sizes.first, 0);
     loop {
         // The fewest rows are found among many.
-        let choice = if sizes.target_kl.is_finite() { 2 * size } else { size };
-        let candidates = Candidates::find(build, ranking, reference, task.matching, choice)?;
+        let to_choose_from = if sizes.target_kl.is_finite() { 2 * size } else { size };
+        let candidates = Candidates::find(build, ranking, reference, task.matching, to_choose_from)?;
         build.lap("selection");
         bounds.facts.mean_bound = candidates.mean_bound;
         let (sample, target_kl) = (&candidates.sample, sizes.target_kl);
