@@ -19,7 +19,7 @@ METHODS = [
 ]
 WIDTH, HEIGHT = 720, 380
 LEFT, RIGHT, TOP, BOTTOM = 80, 560, 30, 320
-DECADES = (-15, 5)
+DECADES = (-10, 10)
 
 
 def divergences(tithe: str) -> dict[str, list[float]]:

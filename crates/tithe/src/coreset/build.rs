@@ -70,6 +70,9 @@ pub fn build_part(engine: &impl Engine, settings: &BuildSettings, reference: &Co
         return Err(Error::setting(Setting::Kl, "cannot be met by a part of the data alone")
             .with_help(Remedy::using("choose the number of rows", Setting::Size)));
     }
+    if !reference.encoding.groups.is_empty() {
+        return Err(Error::setting(Setting::Parts, "of models with groups cannot be matched at a reference"));
+    }
     if settings.method != Method::Calibrated {
         return Err(Error::setting(Setting::Method, "has no use for a reference, only calibration has")
             .with_help(Remedy::set(Setting::Method, "calibrated")));
