@@ -14,7 +14,8 @@ use tithe::mcmc::Settings;
 use tithe::mcmc::discrepancy::Discrepancy;
 use tithe::mode::values::log_likelihoods;
 use tithe::model::{PriorChoice, likelihood};
-use tithe::results::fit::{Fit, FitSettings, fit_coreset, fit_data, laplace_of_data};
+use tithe::results::fit::{Fit, FitSettings, fit_data, laplace_of_data};
+use tithe::results::fit_grouped::fit_coreset;
 
 /// Draws with NUTS on all rows, on the user's scale.
 pub struct Truth {
