@@ -38,6 +38,19 @@ def _grid(coding: Any) -> list[Any]:
     return [0.0, 1.0]
 
 
+def _range(encoding: Any, column: str) -> tuple[float, float]:
+    """The values of a column in the data, if a spline of it knows them; otherwise everything."""
+    low, high = -np.inf, np.inf
+    features = [each["column"] for each in encoding["features"]]
+    for term in encoding.get("design", {"terms": []})["terms"]:
+        for factor in term["factors"]:
+            of, basis = factor["values"].get("basis", (None, {}))
+            knots = [each["knots"] for each in basis.values() if isinstance(each, dict) and "knots" in each]
+            if knots and of == {"column": features.index(column)}:
+                low, high = max(low, knots[0][0]), min(high, knots[0][-1])
+    return low, high
+
+
 def _few(coding: Any) -> list[Any]:
     """The values of the column that the curves differ in."""
     if "number" in coding:
@@ -62,6 +75,8 @@ def effect(
         if name not in codings:
             raise ColumnError(f"'{name}' is not a column of the model; its columns are {', '.join(codings)}")
     grid = _grid(codings[column]) if values is None else list(values)
+    if values is None and "number" in codings[column]:
+        grid = sorted(set(np.clip(grid, *_range(posterior._facts["encoding"], column))))
     if by == column:
         raise ColumnError(f"by must be another column than '{column}'")
     curves = [None] if by is None else _few(codings[by])
@@ -80,9 +95,11 @@ def plot_effect(table: pandas.DataFrame, column: str, by: str | None, label: str
         import matplotlib.pyplot as plt
     if ax is None:
         ax = plt.gca()
-    curves: list[tuple[Any, Any]] = [(None, table)] if by is None else list(table.groupby(by, sort=True))
+    curves: list[tuple[Any, pandas.DataFrame]] = [(None, table)] if by is None else list(table.groupby(by, sort=True))
     for curve, rows in curves:
-        name = None if curve is None else f"{by} = {curve:.4g}" if isinstance(curve, float) else f"{by} = {curve}"
+        name = None
+        if curve is not None:
+            name = f"{by} = {curve:.4g}" if isinstance(curve, float) else f"{by} = {curve}"
         is_number = rows[column].dtype.kind == "f" and len(rows) > 2
         if is_number:
             (line,) = ax.plot(rows[column], rows["mean"], label=name)

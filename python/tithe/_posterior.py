@@ -294,8 +294,9 @@ class Posterior(ArrowTable[_native.Posterior]):
     ) -> Any:
         """Plot :meth:`effect` with bands for the intervals, on Matplotlib axes; returns the axes."""
         table = self.effect(column, by=by, values=values, at=at, interval=interval)
-        facts = self._facts["encoding"]["label"]
-        return plot_effect(table, column, by, f"{facts['column']} = {facts['positive']}", ax)
+        label = self._facts["encoding"]["label"]
+        positive = f"{label['positive']:g}" if isinstance(label["positive"], float) else str(label["positive"])
+        return plot_effect(table, column, by, f"{label['column']} = {positive}", ax)
 
     def _rows_of(self, coreset: Coreset | None) -> Coreset | None:
         """The coreset that the posterior was fitted to, as far as it is known."""

@@ -63,7 +63,12 @@ fn run(command: Command) -> Result<()> {
 /// Shows an error with its remedies; several problems one below the other.
 fn report(error: &Error) {
     let show_one = |start: &str, indent: &str, error: &Error| {
-        show::message(&format!("{start}{}", error.message(&CommandLine)));
+        let text = format!("{start}{}", error.message(&CommandLine));
+        match error.kind() {
+            // The formula and the caret under it are on lines of their own.
+            ErrorKind::Formula { .. } => text.lines().for_each(show::message),
+            _ => show::message(&text),
+        }
         if let Some(help) = error.help() {
             show::message(&format!("{indent}help: {}", help.words(&CommandLine)));
         }

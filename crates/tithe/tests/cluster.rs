@@ -160,6 +160,24 @@ fn models_with_groups_give_the_bytes_of_one_machine() {
 }
 
 #[test]
+fn a_formula_gives_the_bytes_of_one_machine() {
+    let all = data(6000);
+    let formula = "y ~ . + bs(x0, df=4) + poly(x1, 2):x2 + colour:x3".to_string();
+    let encoding = EncodingSettings { formula: Some(formula), ..EncodingSettings::default() };
+    let settings = BuildSettings { encoding, ..settings(Method::Calibrated) };
+    let here = Here::new(split(&all, &[1200; 5]));
+    let cluster =
+        ClusterEngine::new(&here, table(&all), Missing::Error, Some(1200), &Silent).expect("an engine");
+    let local = EngineSettings { block_rows: Some(1200), ..EngineSettings::default() };
+    let local = LocalEngine::new(table(&all), &local, &Silent).expect("an engine");
+    let [ours, theirs] = [build_on(&cluster, &settings), build_on(&local, &settings)].map(|built| {
+        let built = built.expect("a coreset");
+        coreset_bytes(&built.coreset).expect("bytes")
+    });
+    assert!(ours == theirs);
+}
+
+#[test]
 fn partitions_of_many_blocks_and_of_none_agree_with_one_machine() {
     let all = data(20_000);
     let here = Here::new(split(&all, &[0, 9500, 0, 500, 9999, 1, 0]));
