@@ -82,7 +82,7 @@ fn known_columns(
 
 fn names(py: Python<'_>, table: Result<Table>) -> PyResult<Vec<String>> {
     let table = table.map_err(|error| to_python(py, &error))?;
-    Ok(table.fields().iter().map(|field| field.name.clone()).collect())
+    Ok(table.columns_read())
 }
 
 /// The columns that a build reads.

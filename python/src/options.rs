@@ -85,11 +85,13 @@ pub fn column_options(options: &Options<'_>) -> PyResult<ColumnOptions> {
         weight: given(options, "weight")?,
         features: given(options, "features")?,
         exclude: given(options, "exclude")?.unwrap_or_default(),
+        dates: given(options, "dates")?.unwrap_or_default(),
         positive: given(options, "positive")?,
         intercept: given(options, "intercept")?,
         standardize: parsed(options, "standardize")?,
         max_levels: given(options, "max_levels")?,
         groups: given(options, "groups")?,
+        min_level_rows: given(options, "min_level_rows")?,
         missing: parsed(options, "missing")?,
         known: known.map(|known| known.get().0.clone()),
     })

@@ -211,6 +211,7 @@ impl Shared {
             return Ok(());
         }
         let wanted = self.wanted(&next, &*source, label, weight)?;
+        let source = next.with_date_parts(source, &wanted)?;
         let columns = next.take_columns(&*source, &wanted)?;
         let threads = self.reading.threads;
         let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));

@@ -30,7 +30,7 @@ def summary_of(inference_data):
 
 
 def test_arviz_reads_stan_csv_and_finds_the_same_summary(command, folder):
-    record = command("fit", "core.parquet", "-o", "draws.csv", "--format", "stan-csv", "--seed", 5, cwd=folder)
+    record = command("fit", "core.parquet", "-o", "draws.csv", "--output-format", "stan-csv", "--seed", 5, cwd=folder)
     data = arviz.from_cmdstan(posterior=sorted(str(path) for path in folder.glob("draws_*.csv")))
     assert data.posterior.sizes["chain"] == 4 and data.posterior.sizes["draw"] == 1000
     theirs = summary_of(data)

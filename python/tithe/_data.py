@@ -406,11 +406,13 @@ def _plain_frame(data: Any, used: Collection[str | None] | None, exclude: Sequen
     for name, dtype in list(data.dtypes.items()):
         if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
             continue
-        if name in exclude or (used is not None and name not in used):
+        # A part of a date, such as day.month, is computed from its column.
+        is_used = used is None or name in used or any(part.rpartition(".")[0] == name for part in used if part)
+        if name in exclude or not is_used:
             # It may not convert to Arrow; the name stays, for messages that list the columns.
             data[name] = None
         elif type(dtype).__name__ == "PeriodDtype":
-            # Refused like every date; Arrow would pass the number of the period.
+            # Read like every date; Arrow would pass the number of the period.
             data[name] = data[name].dt.to_timestamp()
         elif isinstance(dtype, np.dtype) and dtype.kind == "O":
             _refuse_objects(name, data[name])

@@ -304,9 +304,24 @@ class ColumnOptions(TypedDict, total=False):
         Sequence[ColumnName],
         Option((), names_of, 'Columns to read as text (categories); booleans become ``"false"`` and ``"true"``.'),
     ]
+    dates: Annotated[
+        Sequence[ColumnName],
+        Option(
+            (),
+            names_of,
+            "Columns of text that are dates. They enter the model as days (since 2000-01-01), month, weekday and hour, "
+            "like columns of a date type.",
+        ),
+    ]
     missing: Annotated[
-        Literal["error", "drop"],
-        Option("error", word, 'What to do with rows that have a missing value: ``"error"``, or ``"drop"`` them.'),
+        Literal["error", "drop", "indicator", "mean"],
+        Option(
+            "error",
+            word,
+            'What to do with missing values: ``"error"``; ``"drop"`` such rows; ``"indicator"`` uses the mean of '
+            'numbers with a coefficient for "missing", and a level for missing text; ``"mean"`` uses the mean and '
+            "the reference level.",
+        ),
     ]
     intercept: Annotated[bool, Option(True, truth, "Whether the model has an intercept.")]
     standardize: Annotated[
@@ -327,6 +342,9 @@ class ColumnOptions(TypedDict, total=False):
             'Effects that vary by group: ``"1 | shop"``, ``"1 + price | shop"``, or ``"1 + price || shop"`` without '
             "correlations.",
         ),
+    ]
+    min_level_rows: Annotated[
+        int, Option(0, whole, 'Levels in fewer rows than this are grouped into the level ``"other"``.')
     ]
 
 

@@ -174,6 +174,8 @@ def predict(
         raise ColumnError(f"column '{taken}': already exists, and predict adds a column of that name; rename it")
     there = dict(_columns(df))
     features = [feature["column"] for feature in posterior._facts["encoding"]["features"]]
+    # A part of a date, such as day.month, is computed from its column.
+    features = list(dict.fromkeys(name if name in there else name.rpartition(".")[0] or name for name in features))
     absent = next((name for name in features if name not in there), None)
     if absent is not None:
         raise ColumnError(f"column '{absent}': is a feature of the posterior, but the DataFrame does not have it")
@@ -244,7 +246,9 @@ def _tree(data: Any, progress: bool | None, encoding: Coreset | Path | None, set
     chosen = {name: value for name, value in settings.items() if name in options_of(MergeOptions)}
     names = [feature["column"] for feature in known._facts["encoding"]["features"]]
     names += [known._facts["encoding"]["label"]["column"], settings.get("weight")]
-    frame = frame.select([F.col(_quoted(name)) for name in names if name is not None])
+    # A part of a date, such as day.month, is computed from its column.
+    parts = [name if name in frame.columns else name.rpartition(".")[0] for name in names if name is not None]
+    frame = frame.select([F.col(_quoted(name)) for name in dict.fromkeys(parts)])
     with _TreeReader(frame, settings | {"seed": seed}, known, chosen | {"seed": seed}) as run:
         cores = sorted((pickle.loads(core) for core in run("a coreset of each partition", b"")), key=_number)
     return merge([core for _, core in cores if core is not None], seed=seed, progress=progress, **chosen)

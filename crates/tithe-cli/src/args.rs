@@ -1,5 +1,6 @@
 //! Command-line arguments as the user types them. Only their syntax is checked here; `plan` checks their meaning.
 
+mod examples;
 mod paper;
 mod posterior;
 mod stream;
@@ -24,7 +25,7 @@ pub use verify::{CertifyArgs, CheckArgs, VerifyArgs};
 
 /// Bayesian logistic regression on large data, using a few hundred weighted rows (a coreset).
 #[derive(Debug, Parser)]
-#[command(name = "tithe", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "tithe", version, propagate_version = true, arg_required_else_help = true, after_help = examples::PROGRAM)]
 pub struct Cli {
     /// The command to run.
     #[command(subcommand)]
@@ -35,40 +36,57 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Build a coreset: a few weighted rows that represent the full data.
+    #[command(after_help = examples::BUILD)]
     Build(Box<BuildArgs>),
     /// Maintain a coreset of an endless stream; can be stopped, killed and resumed at any time.
+    #[command(after_help = examples::STREAM)]
     Stream(Box<StreamArgs>),
     /// Merge coresets that were built separately, for example on different days or machines.
+    #[command(after_help = examples::MERGE)]
     Merge(Box<MergeArgs>),
     /// Draw from the posterior, given a coreset or the data itself.
+    #[command(after_help = examples::FIT)]
     Fit(Box<FitArgs>),
     /// Compare a posterior with the full data in one pass, and correct it.
+    #[command(after_help = examples::VERIFY)]
     Verify(Box<VerifyArgs>),
     /// Check how well a posterior predicts labelled rows: AUC, log loss, Brier score and calibration.
+    #[command(after_help = examples::CHECK)]
     Check(Box<CheckArgs>),
     /// Measure how far a coreset's posterior is from the full data's, for any build method.
+    #[command(after_help = examples::CERTIFY)]
     Certify(Box<CertifyArgs>),
     /// Compare two posteriors: MMD, KL divergence, means, standard deviations and predictions.
+    #[command(after_help = examples::COMPARE)]
     Compare(Box<CompareArgs>),
     /// Predict the probability of the positive class for new rows, with an interval.
+    #[command(after_help = examples::PREDICT)]
     Predict(Box<PredictArgs>),
     /// Show the scales and group effects of a hierarchical model.
     Groups(GroupsArgs),
     /// Write an HTML report of a posterior.
+    #[command(after_help = examples::REPORT)]
     Report(ReportArgs),
     /// Export a coreset and a matching model to Stan, PyMC or NumPyro.
+    #[command(after_help = examples::EXPORT)]
     Export(ExportArgs),
     /// Generate the paper's synthetic data sets, with any number of rows.
+    #[command(after_help = examples::GENERATE)]
     Generate(GenerateArgs),
     /// Compare a coreset with random rows and with the full data, on generated data.
+    #[command(after_help = examples::DEMO)]
     Demo(DemoArgs),
     /// Reproduce the paper's experiments and figures.
+    #[command(after_help = examples::PAPER)]
     Paper(PaperArgs),
     /// Show what a file contains and how it was made.
+    #[command(after_help = examples::INSPECT)]
     Inspect(InspectArgs),
     /// Print a completion script for a shell.
+    #[command(after_help = examples::COMPLETIONS)]
     Completions(CompletionsArgs),
     /// Print the manual page, or write one page per command to a directory.
+    #[command(after_help = examples::MAN)]
     Man(ManArgs),
 }
 
@@ -153,11 +171,16 @@ pub struct ColumnArgs {
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', help_heading = "Columns")]
     pub exclude: Vec<String>,
 
+    /// Columns of text that are dates, if they are not detected. Dates enter the model as days (since 2000-01-01), month, weekday
+    /// and hour; --features and --exclude name parts as COLUMN.month, and COLUMN.year. --text COLUMN keeps dates as text.
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',', help_heading = "Columns")]
+    pub dates: Vec<String>,
+
     /// Column with row weights, if the data is already weighted.
     #[arg(long, value_name = "COLUMN", help_heading = "Columns")]
     pub weight: Option<String>,
 
-    /// How to treat rows with a missing or infinite value, or an integer too large to be exact.
+    /// How to treat missing values (drop: also infinite values and integers too large to be exact).
     #[arg(long, value_enum, default_value_t = MissingArg::Error, help_heading = "Columns")]
     pub missing: MissingArg,
 
@@ -180,6 +203,10 @@ pub struct ColumnArgs {
     /// Effects that vary by group: "1 | shop", "1 + price | shop", or "1 + price || shop" without correlations.
     #[arg(long, value_name = "TERM", help_heading = "Columns")]
     pub groups: Option<String>,
+
+    /// Group the levels of a text column that occur in fewer rows than this into the level "other".
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, help_heading = "Columns")]
+    pub min_level_rows: u64,
 }
 
 impl ColumnArgs {
@@ -223,7 +250,7 @@ pub struct OutputArgs {
     #[arg(long, help_heading = "Running")]
     pub json: bool,
 
-    /// Do not show progress.
+    /// Show only errors: no progress, warnings or notes, and no summary of what was written to a file.
     #[arg(long, short, help_heading = "Running")]
     pub quiet: bool,
 }
@@ -344,7 +371,7 @@ pub struct InspectArgs {
     #[arg(long)]
     pub json: bool,
 
-    /// Do not show progress.
+    /// Show only errors and the result: no progress or warnings.
     #[arg(long, short)]
     pub quiet: bool,
 
@@ -398,13 +425,17 @@ pub enum StandardizeArg {
     None,
 }
 
-/// How to treat rows with unusable values.
+/// How to treat missing values.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum MissingArg {
     /// Stop and report where they are.
     Error,
-    /// Drop and count them.
+    /// Drop and count such rows.
     Drop,
+    /// Use the mean of numbers and a coefficient for "missing"; missing text is a level. Rows without a label are dropped.
+    Indicator,
+    /// Use the mean of numbers and the reference level of text. Rows without a label are dropped.
+    Mean,
 }
 
 impl MissingArg {
@@ -413,6 +444,8 @@ impl MissingArg {
         match self {
             MissingArg::Error => Missing::Error,
             MissingArg::Drop => Missing::Drop,
+            MissingArg::Indicator => Missing::Indicator,
+            MissingArg::Mean => Missing::Mean,
         }
     }
 }

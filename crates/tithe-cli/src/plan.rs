@@ -137,6 +137,7 @@ pub fn columns(args: &ColumnArgs, encoding: Option<&Path>) -> Result<ColumnOptio
         weight: args.weight.clone(),
         features: args.features.as_deref().map(names),
         exclude: names(&args.exclude),
+        dates: names(&args.dates),
         positive: args.positive.clone(),
         intercept: Some(!args.no_intercept),
         standardize: match args.standardize {
@@ -147,6 +148,7 @@ pub fn columns(args: &ColumnArgs, encoding: Option<&Path>) -> Result<ColumnOptio
         },
         max_levels: Some(args.max_levels),
         groups: args.groups.clone(),
+        min_level_rows: Some(args.min_level_rows),
         missing: Some(args.missing.missing()),
         known: encoding.map(read_coreset).transpose()?.map(|coreset| coreset.encoding),
     })

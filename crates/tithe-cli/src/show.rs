@@ -13,6 +13,9 @@ use tithe::base::progress::{Event, Observer};
 /// Set by Ctrl-C or SIGTERM: the running command should stop.
 pub static STOP: AtomicBool = AtomicBool::new(false);
 
+/// Set by --quiet: only errors, and results that are not written to a file, are shown.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
 /// Set if a result could not be written to standard output.
 pub static OUTPUT_FAILED: AtomicBool = AtomicBool::new(false);
 
@@ -62,6 +65,37 @@ pub fn print(text: &str) {
     }
 }
 
+/// Writes a summary of what was written to a file to standard output, unless --quiet was given.
+pub fn summary(text: &str) {
+    if !QUIET.load(Ordering::Relaxed) {
+        print(text);
+    }
+}
+
+/// The version of the records that --json writes. It grows when a key changes its meaning or disappears; see docs/reference/json.md.
+const RECORD_VERSION: u64 = 1;
+
+/// Writes the record of a command to standard output, as one line of JSON with the name of the command and the version.
+pub fn print_record(command: &str, mut record: serde_json::Value) {
+    if let Some(entries) = record.as_object_mut() {
+        entries.insert("command".to_string(), command.into());
+        entries.insert("record_version".to_string(), RECORD_VERSION.into());
+    }
+    print(&format!("{record}\n"));
+}
+
+/// With `quiet`, warnings, notes and summaries are not shown.
+pub fn be_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
+
+/// Writes a warning or a note to standard error, unless --quiet was given.
+pub fn remark(text: &str) {
+    if !QUIET.load(Ordering::Relaxed) {
+        message(text);
+    }
+}
+
 /// Writes a message to standard error.
 pub fn message(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", printable(text));
@@ -74,8 +108,9 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// A watcher; with `quiet` it shows no progress bar.
+    /// A watcher; with `quiet` it shows no progress bar and no warnings.
     pub fn new(quiet: bool) -> Watcher {
+        be_quiet(quiet);
         Watcher { visible: !quiet && std::io::stderr().is_terminal(), bar: Mutex::new(None) }
     }
 
@@ -94,14 +129,9 @@ impl Watcher {
         let (bar, template) = match total {
             Some(total) => (
                 ProgressBar::new(total),
-                format!(
-                    "{{msg:24}} [{{bar:30}}] {{human_pos}}/{{human_len}} {unit}, {{per_sec}}, {{eta}} left"
-                ),
+                format!("{{msg:24}} [{{bar:16}}] {{percent:>3}} % of {{human_len}} {unit}, {{eta}} left"),
             ),
-            None => (
-                ProgressBar::new_spinner(),
-                format!("{{msg:24}} {{spinner}} {{human_pos}} {unit}, {{per_sec}}"),
-            ),
+            None => (ProgressBar::new_spinner(), format!("{{msg:24}} {{spinner}} {{human_pos}} {unit}")),
         };
         if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style.progress_chars("=> "));
@@ -129,7 +159,7 @@ impl Observer for Watcher {
                     bar.finish_and_clear();
                 }
             }),
-            Event::Warning(text) => message(&format!("warning: {text}")),
+            Event::Warning(text) => remark(&format!("warning: {text}")),
         }
     }
 

@@ -4,12 +4,11 @@ mod common;
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Date32Array, Float64Array, Int64Array, RecordBatch};
+use arrow_array::{ArrayRef, BinaryArray, Float64Array, Int64Array, RecordBatch};
 use common::{CORE, Mixed, Scratch, SmallDisk, names_in, parquet_bytes};
 
 const LABEL: &str = "data.csv --label y";
-const REPAIR: &str =
-    "  help: repair the data, leave the column out with --exclude, or skip the rows with --missing drop\n";
+const REPAIR: &str = "  help: repair the data, leave the column out with --exclude, skip the rows with --missing drop, or replace missing values, for example --missing indicator\n";
 
 #[test]
 fn no_such_file() {
@@ -637,7 +636,8 @@ fn too_many_levels() {
         LABEL,
         1,
         "error: column 'id': has more than 100 levels\n  \
-         help: leave the column out with --exclude id, group its levels, or allow more with --max-levels\n",
+         help: leave the column out with --exclude id, group rare levels with --min-level-rows, or allow more with \
+         --max-levels\n",
     );
     assert_eq!(scratch.build(&format!("{LABEL} --max-levels 101"))["dimension"], 101);
     assert_eq!(Scratch::with_csv(format!("id,y\n{}", rows(100))).build(LABEL)["dimension"], 100);
@@ -653,9 +653,9 @@ fn numbers_too_large_to_be_squared() {
 }
 
 #[test]
-fn dates_are_rejected_with_a_remedy() {
+fn types_that_cannot_be_used_are_rejected_with_a_remedy() {
     let columns: [(&str, ArrayRef); 3] = [
-        ("day", Arc::new(Date32Array::from(vec![1, 2, 3]))),
+        ("day", Arc::new(BinaryArray::from_iter_values([b"a", b"b", b"c"]))),
         ("x", Arc::new(Float64Array::from(vec![1.0, 2.0, 3.0]))),
         ("y", Arc::new(Int64Array::from(vec![0, 1, 0]))),
     ];
@@ -665,7 +665,7 @@ fn dates_are_rejected_with_a_remedy() {
     scratch.refuses(
         "a.parquet --label y",
         1,
-        "error: column 'day': values of type Date32 cannot be used\n  help: leave the column out with --exclude day\n",
+        "error: column 'day': values of type Binary cannot be used\n  help: leave the column out with --exclude day\n",
     );
     assert_eq!(scratch.build("a.parquet --label y --exclude day")["dimension"], 2);
 }
@@ -673,12 +673,12 @@ fn dates_are_rejected_with_a_remedy() {
 #[test]
 fn bytes_that_are_not_utf8() {
     let help = "  help: convert the file to UTF-8\n";
-    Scratch::with_csv(b"x,y\na,0\nb\xff,1\n").refuses(
+    Scratch::with_csv(b"x,y\na,0\nb\x81,1\n").refuses(
         LABEL,
         1,
         &format!("error: 'data.csv', row 2, column 'x': 'b\u{fffd}' is not UTF-8\n{help}"),
     );
-    Scratch::with_csv(b"x\xff,y\n1,0\n2,1\n").refuses(
+    Scratch::with_csv(b"x\x81,y\n1,0\n2,1\n").refuses(
         LABEL,
         1,
         &format!("error: 'data.csv': the names of its columns are not UTF-8\n{help}"),

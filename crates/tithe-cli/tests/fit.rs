@@ -257,9 +257,9 @@ fn files_that_cannot_be_fitted_are_refused() {
     );
     refuses(
         &scratch,
-        "fit core.parquet --format stan-csv",
+        "fit core.parquet --output-format stan-csv",
         2,
-        "error: --format stan-csv needs an output file\n  help: name it with -o\n",
+        "error: --output-format stan-csv needs an output file\n  help: name it with -o\n",
     );
     let core = read_core(&scratch.path(CORE));
     let mut story = core.story.clone();
@@ -427,7 +427,7 @@ fn inaccurate_draws_are_corrected_in_one_command() {
     let found: Value = serde_json::from_str(&scratch.succeed("verify post.parquet --data data.csv --json"))
         .expect("a record");
     assert!(number_at(&found["kl"]) < 1e-12 && number_at(&found["max_mean_error"]) < 1e-6, "{found}");
-    scratch.succeed("fit data.csv --label y --size 12 -o post --format stan-csv");
+    scratch.succeed("fit data.csv --label y --size 12 -o post --output-format stan-csv");
     assert!(["post_1.csv", "post_4.csv"].iter().all(|name| scratch.path(name).exists()));
 }
 
@@ -491,7 +491,7 @@ fn a_column_named_like_a_statistic_keeps_its_name() {
 fn stan_csv_contains_the_same_draws() {
     let scratch = with_core();
     fit(&scratch, "core.parquet --chains 2 --draws 100 --warmup 100 -o post.parquet");
-    fit(&scratch, "core.parquet --chains 2 --draws 100 --warmup 100 --format stan-csv -o draws.csv");
+    fit(&scratch, "core.parquet --chains 2 --draws 100 --warmup 100 --output-format stan-csv -o draws.csv");
     let file = read_core(&scratch.path("post.parquet"));
     for chain in 0..2 {
         let text = String::from_utf8(scratch.read(&format!("draws_{}.csv", chain + 1))).expect("UTF-8");

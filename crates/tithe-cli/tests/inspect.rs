@@ -35,7 +35,7 @@ fn the_proposed_command_works() {
         "- almost every row has its own value: an identifier",
         "- constant: it carries no information",
         "- a copy of 'alter'",
-        "- dates or times such as '01.01.2023', read as text",
+        "- dates or times such as '01.01.2023', used as days, month, weekday and, for times, hour",
         "- numbers with signs or separators such as '1.100,50 €', read as text",
         "10 rows with a missing or unusable value in some column",
     ] {
@@ -44,7 +44,7 @@ fn the_proposed_command_works() {
     let command = text.lines().last().expect("a line").trim();
     assert_eq!(
         command,
-        "tithe fit churn.csv --label churn --exclude row,kunde,konstant,alter_kopie,seit --numbers umsatz --missing drop -o posterior.parquet"
+        "tithe fit churn.csv --label churn --exclude row,kunde,konstant,alter_kopie --numbers umsatz --missing indicator -o posterior.parquet"
     );
     let line = command.strip_prefix("tithe ").expect("a command");
     let out = scratch.succeed(&format!("{line} --sampler laplace"));

@@ -31,16 +31,25 @@ fn the_report_is_self_contained_and_agrees_with_inspect() {
     let story: serde_json::Value = serde_json::from_str(&story).expect("JSON");
     for coefficient in story["summary"].as_array().expect("a summary") {
         let name = coefficient["name"].as_str().expect("a name");
-        assert!(html.contains(&format!("<td class=\"name\">{name}</td>")), "{name}");
+        let class = if name.contains('=') { "name level" } else { "name" };
+        assert!(html.contains(&format!("<td class=\"{class}\">{name}</td>")), "{name}");
     }
-    for fact in
-        ["<h2>Certificate</h2>", "representing 2,000 rows", "chain 4", "normal:2", "coreset seed</td><td>3<"]
-    {
+    for fact in [
+        "<h2>Verification</h2>",
+        "<h2>Odds ratios</h2>",
+        "representing 2,000 rows",
+        "chain 4",
+        "normal:2",
+        "coreset seed</td><td>3<",
+    ] {
         assert!(html.contains(fact), "{fact}");
     }
     // The same posterior gives the same report.
     scratch.succeed("report posterior.parquet -o again.html");
     assert_eq!(page(&scratch, "again.html"), html);
+    // The forest plot has an interval for every coefficient but the intercept.
+    let coefficients = story["summary"].as_array().expect("a summary").len();
+    assert_eq!(html.matches("class=\"bar\"").count(), coefficients - 1);
     for tag in ["table", "tr", "td", "th", "div", "p", "h2", "svg", "g", "text"] {
         let opened = html.matches(&format!("<{tag}>")).count() + html.matches(&format!("<{tag} ")).count();
         assert_eq!(opened, html.matches(&format!("</{tag}>")).count(), "{tag}");
@@ -57,7 +66,7 @@ fn a_posterior_of_all_rows_and_poor_draws_have_reports() {
     let record: serde_json::Value = serde_json::from_str(&record).expect("JSON");
     assert!(!record["findings"].as_array().expect("findings").is_empty());
     let html = page(&scratch, "poor.html");
-    assert!(html.contains("class=\"warning\"") && !html.contains("found no problems"));
+    assert!(html.contains("class=\"warning\"") && !html.contains("found no problems.</p>"));
 }
 
 #[test]

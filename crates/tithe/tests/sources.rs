@@ -60,7 +60,11 @@ fn cell(column: &Column, row: usize) -> String {
 }
 
 fn everything(source: &dyn Source) -> Result<Vec<Vec<String>>> {
-    let usable = source.fields().iter().enumerate().filter(|(_, field)| field.kind != Kind::Unsupported);
+    let usable = source
+        .fields()
+        .iter()
+        .enumerate()
+        .filter(|(_, field)| !matches!(field.kind, Kind::Time | Kind::Unsupported));
     read(source, &usable.map(|(column, _)| column).collect::<Vec<_>>())
 }
 
@@ -124,7 +128,7 @@ const KINDS: [Kind; 11] = [
     Kind::Text,
     Kind::Text,
     Kind::Number,
-    Kind::Unsupported,
+    Kind::Time,
 ];
 
 /// The expected rows of `table`, computed without Arrow arrays.
@@ -634,10 +638,14 @@ fn columns_are_read_as_text_on_demand() {
 
 #[test]
 fn unsupported_types_are_rejected_only_when_used() {
-    let source = open_bytes(&parquet_bytes(&table(3), 10), &OpenOptions::default()).unwrap();
-    let error = source.scan(&[0, 10]).err().unwrap();
-    assert_eq!(error.to_string(), "column 'day': values of type Date32 cannot be used");
-    assert_eq!(error.help(), Some(Remedy::ExcludeColumn(Some("day".to_string())).into()));
+    let bytes: ArrayRef = Arc::new(arrow_array::BinaryArray::from_iter_values([b"a", b"b"]));
+    let number: ArrayRef = Arc::new(Float64Array::from(vec![1.0, 2.0]));
+    let batch = RecordBatch::try_from_iter([("number", number), ("bytes", bytes)]).unwrap();
+    let source = open_bytes(&parquet_bytes(&batch, 10), &OpenOptions::default()).unwrap();
+    assert!(source.scan(&[0]).is_ok());
+    let error = source.scan(&[0, 1]).err().unwrap();
+    assert_eq!(error.to_string(), "column 'bytes': values of type Binary cannot be used");
+    assert_eq!(error.help(), Some(Remedy::ExcludeColumn(Some("bytes".to_string())).into()));
 }
 
 #[test]
@@ -674,7 +682,7 @@ fn try_all(bytes: &[u8], format: Option<Format>) {
     if let Ok(source) = open_bytes(bytes, &options)
         && let Ok(mut scan) = source.scan(
             &(0..source.fields().len())
-                .filter(|&column| source.fields()[column].kind != Kind::Unsupported)
+                .filter(|&column| !matches!(source.fields()[column].kind, Kind::Time | Kind::Unsupported))
                 .collect::<Vec<_>>(),
         )
     {

@@ -83,6 +83,15 @@ pub struct CompareArgs {
     #[arg(long, value_name = "S", default_value_t = 1000)]
     pub draws: usize,
 
+    /// Data that both posteriors were fitted to: compare their predictions by leave-one-out cross-validation. The posteriors may
+    /// have different columns; nothing else is then compared.
+    #[arg(long, value_name = "DATA", num_args = 1.., conflicts_with_all = ["data", "plot"])]
+    pub loo: Vec<String>,
+
+    /// With --loo: number of rows, chosen at random, that are left out one by one.
+    #[arg(long, value_name = "M", default_value_t = 1000, requires = "loo")]
+    pub loo_rows: usize,
+
     /// Plot the means and 90 % intervals of both posteriors to this file (.svg or .png).
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,

@@ -7,7 +7,7 @@ use tithe::data::generate::Recipe;
 use tithe::mcmc::Sampler;
 use tithe::model::{GroupPrior, Prior, PriorChoice};
 
-use super::{ColumnArgs, DataArgs, EngineArgs, OutputArgs};
+use super::{ColumnArgs, DataArgs, EngineArgs, MissingArg, OutputArgs};
 
 /// Priors of the coefficients.
 #[derive(Debug, Args)]
@@ -60,13 +60,12 @@ fn parse_named_prior(word: &str) -> Result<(String, Prior), String> {
 
 /// `tithe fit`.
 #[derive(Debug, Args)]
-// Here --format is the format of the posterior, so the format of the data gets another name.
-#[command(mut_arg("format", |format| format.long("input-format")), mut_arg("data", |data| data.help(CORESET_OR_DATA)))]
+#[command(mut_arg("data", |data| data.help(CORESET_OR_DATA)))]
 pub struct FitArgs {
     #[command(flatten)]
     pub data: DataArgs,
 
-    /// Posterior file to write. With --format stan-csv, one file per chain: NAME_1.csv, NAME_2.csv, ….
+    /// Posterior file to write. With --output-format stan-csv, one file per chain: NAME_1.csv, NAME_2.csv, ….
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
@@ -92,7 +91,7 @@ pub struct FitArgs {
     pub verify: Vec<String>,
 
     /// Format of the posterior file.
-    #[arg(id = "posterior_format", long = "format", value_name = "FORMAT", value_enum, default_value_t = PosteriorFormat::Parquet)]
+    #[arg(id = "posterior_format", long = "output-format", value_name = "FORMAT", value_enum, default_value_t = PosteriorFormat::Parquet)]
     pub posterior_format: PosteriorFormat,
 
     /// Sampler: nuts, mala (preconditioned), mala-plain (as in the paper) or laplace (draws from the normal
@@ -241,17 +240,35 @@ pub enum GroupOrder {
 
 /// `tithe report`.
 #[derive(Debug, Args)]
+#[command(mut_arg("data", |data| data.long("data").num_args(1..).required(false).help(CHECKED_DATA)))]
 pub struct ReportArgs {
     /// Posterior file.
     pub posterior: PathBuf,
+
+    #[command(flatten)]
+    pub data: DataArgs,
 
     /// HTML file to write. It is self-contained.
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
 
+    /// Probability of the intervals of the odds ratios, between 0 and 1.
+    #[arg(long, value_name = "P", default_value_t = 0.9, value_parser = parse_probability)]
+    pub interval: f64,
+
+    /// How to treat missing values in the data [default: as for the fit].
+    #[arg(long, value_enum)]
+    pub missing: Option<MissingArg>,
+
+    #[command(flatten)]
+    pub engine: EngineArgs,
+
     #[command(flatten)]
     pub show: OutputArgs,
 }
+
+const CHECKED_DATA: &str =
+    "Rows with the label, the fitted or other ones: adds how well the model fits them, as in `tithe check`";
 
 /// `tithe export`.
 #[derive(Debug, Args)]

@@ -30,7 +30,7 @@ pub struct MergeArgs {
 
 /// Flags that conflict with `--snapshot` and `--repair`: settings that are fixed in the state, and settings for reading
 /// input, which these two do not do.
-const SETTINGS: [&str; 41] = [
+const SETTINGS: [&str; 43] = [
     "size",
     "epsilon",
     "delta",
@@ -51,6 +51,7 @@ const SETTINGS: [&str; 41] = [
     "positive",
     "features",
     "exclude",
+    "dates",
     "weight",
     "missing",
     "no_intercept",
@@ -58,6 +59,7 @@ const SETTINGS: [&str; 41] = [
     "no_standardize",
     "max_levels",
     "groups",
+    "min_level_rows",
     "format",
     "no_header",
     "zero_based",

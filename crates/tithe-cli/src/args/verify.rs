@@ -64,6 +64,10 @@ pub struct CheckArgs {
     #[arg(long, value_name = "S", default_value_t = 400)]
     pub draws: usize,
 
+    /// Number of rows, chosen at random, that are left out one by one for leave-one-out cross-validation; 0 skips it.
+    #[arg(long, value_name = "M", default_value_t = 1000)]
+    pub loo: usize,
+
     /// How to treat rows with a missing or infinite value, or an integer too large to be exact [default: as for the fit].
     #[arg(long, value_enum)]
     pub missing: Option<MissingArg>,

@@ -47,13 +47,13 @@ pub fn run(args: &BuildArgs) -> Result<()> {
 
     let full_fit = full_fit_seconds(&built.coreset, &FitSettings::default());
     if args.show.json {
-        show::print(&format!("{}\n", record(args, &built, full_fit)));
+        show::print_record("build", record(args, &built, full_fit));
     } else {
-        show::print(&summary(args, &built, full_fit));
+        show::summary(&summary(args, &built, full_fit));
     }
     let too_small = certificate::too_small(&built.coreset.provenance);
     if let Some(warning) = &too_small {
-        show::message(&format!("warning: {warning}"));
+        show::remark(&format!("warning: {warning}"));
     }
     let warnings = built.coreset.provenance.warnings.len() + usize::from(too_small.is_some());
     fail_if_strict(args.strict, warnings)

@@ -37,7 +37,7 @@ pub fn run(args: &CertifyArgs) -> Result<()> {
             "certificate": record,
             "passes": engine.passes(),
         });
-        show::print(&format!("{record}\n"));
+        show::print_record("certify", record);
     } else {
         show::print(&format!(
             "{}: {}\n{}",
@@ -47,10 +47,10 @@ pub fn run(args: &CertifyArgs) -> Result<()> {
         ));
     }
     if method != Method::Calibrated && matches!(found.certificate.verdict(), Verdict::TooSmall { .. }) {
-        show::message("note: calibrated coresets need far fewer rows (tithe build --method calibrated)");
+        show::remark("note: calibrated coresets need far fewer rows (tithe build --method calibrated)");
     }
     if !found.same_data {
-        show::message("warning: this is not the data that the coreset was built from");
+        show::remark("warning: this is not the data that the coreset was built from");
     }
     Ok(())
 }

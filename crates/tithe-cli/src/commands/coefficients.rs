@@ -121,7 +121,11 @@ fn rows(fit: &Fit) -> Vec<Row> {
                 }
             }
             Coding::Groups { .. } => {}
-            _ => rows.push(Row::Coefficient(printable(&feature.column).into_owned(), at)),
+            _ => {
+                let names = feature.coefficient_names();
+                let named = names.iter().enumerate();
+                rows.extend(named.map(|(l, name)| Row::Coefficient(printable(name).into_owned(), at + l)));
+            }
         }
         at += feature.width();
     }

@@ -7,6 +7,7 @@ use tithe::base::error::{Error, ErrorKind, Result};
 use tithe::data::source::{Input, find_inputs};
 use tithe::encoding::full_data::open_as;
 use tithe::engine::{EngineSettings, LocalEngine, Missing};
+use tithe::results::check::{CheckSettings, Loo, check};
 use tithe::results::compare::{Comparison, Scores, compare, score};
 use tithe::results::file::read_posterior;
 use tithe::results::fit::Fit;
@@ -26,6 +27,9 @@ const PIXELS_PER_UNIT: f32 = 2.0;
 pub fn run(args: &CompareArgs) -> Result<()> {
     let picture = args.plot.as_deref().map(Picture::of).transpose()?;
     let (fit, reference) = (read_posterior(&args.posterior)?, read_posterior(&args.reference)?);
+    if !args.loo.is_empty() {
+        return compare_loo(args, &fit, &reference);
+    }
     if let Some(plot) = &args.plot {
         plan::refuse_overwriting(&[args.posterior.clone(), args.reference.clone()], plot)?;
     }
@@ -45,11 +49,75 @@ pub fn run(args: &CompareArgs) -> Result<()> {
         output.write(&drawn.map_err(|what| Error::malformed(&path, what))?)?;
     }
     if args.show.json {
-        show::print(&format!("{}\n", record(args, &compared, scores)));
+        show::print_record("compare", record(args, &compared, scores));
     } else {
         show::print(&table(args, &compared, scores));
     }
     Ok(())
+}
+
+/// Compares two models by leave-one-out cross-validation on the rows that both were fitted to, and prints the result.
+fn compare_loo(args: &CompareArgs, fit: &Fit, reference: &Fit) -> Result<()> {
+    let inputs = find_inputs(&args.loo, MEMORY)?;
+    let of = |fit: &Fit, path: &Path| left_out(args, inputs.clone(), fit, path);
+    let (own, other) = (of(fit, &args.posterior)?, of(reference, &args.reference)?);
+    let difference = own.minus(&other).ok_or_else(|| -> Error {
+        ErrorKind::OtherData {
+            what: "the posteriors use different rows of it, because of missing values".to_string(),
+        }
+        .into()
+    })?;
+    if args.show.json {
+        let record = json!({
+            "posterior": show::path(&args.posterior),
+            "reference": show::path(&args.reference),
+            "loo": {"posterior": own, "reference": other, "difference": difference},
+        });
+        show::print_record("compare", record);
+        return Ok(());
+    }
+    let mut text = format!("{:<12} {:>12} {:>10} {:>22}\n", "", "elpd", "se", "effective parameters");
+    for (name, loo) in [("posterior", &own), ("reference", &other)] {
+        text += &format!(
+            "{name:<12} {:>12} {:>10} {:>22}\n",
+            number(loo.elpd),
+            number(loo.se),
+            number(loo.effective_parameters)
+        );
+    }
+    text += &format!("{:<12} {:>12} {:>10}\n", "difference", number(difference.elpd), number(difference.se));
+    let verdict = match difference.elpd {
+        elpd if elpd.abs() < 2.0 * difference.se => {
+            "the data does not tell which model predicts better".to_string()
+        }
+        elpd if elpd > 0.0 => format!("{} predicts better", args.posterior.display()),
+        _ => format!("{} predicts better", args.reference.display()),
+    };
+    let rows = count(own.sampled as u64);
+    show::print(
+        &(text + &format!("{verdict} (leave-one-out cross-validation, {rows} rows left out one by one)\n")),
+    );
+    Ok(())
+}
+
+/// Leave-one-out cross-validation of a posterior on the rows that it was fitted to.
+fn left_out(args: &CompareArgs, inputs: Vec<Input>, fit: &Fit, path: &Path) -> Result<Loo> {
+    let table = open_as(&fit.encoding, inputs, &plan::open_options(&args.data.reading, 2 * MEMORY))?;
+    let watcher = Watcher::new(args.show.quiet);
+    let missing = fit.basis.missing();
+    let engine = EngineSettings { threads: args.threads, missing, ..EngineSettings::default() };
+    let settings = CheckSettings { loo_rows: args.loo_rows.max(2), ..CheckSettings::default() };
+    let found = check(&LocalEngine::new(table, &engine, &watcher)?, fit, &settings)?;
+    found.loo.ok_or_else(|| {
+        let what = match fit.encoding.weight {
+            Some(_) => format!(
+                "'{}' was fitted to weighted rows, which cannot be left out one by one",
+                path.display()
+            ),
+            None => format!("'{}' was fitted to other rows", path.display()),
+        };
+        ErrorKind::OtherData { what }.into()
+    })
 }
 
 /// Image format, chosen by the file extension.

@@ -49,7 +49,7 @@ pub fn run(args: &DemoArgs) -> Result<()> {
         }
     }
     if args.show.json {
-        show::print(&format!("{}\n", json!({"data": records})));
+        show::print_record("demo", json!({"data": records}));
     } else {
         show::print(CLOSING);
     }

@@ -13,6 +13,7 @@ use crate::show;
 
 /// Writes the files.
 pub fn run(args: &ExportArgs) -> Result<()> {
+    show::be_quiet(args.show.quiet);
     let coreset = read_coreset(&args.coreset)?;
     let names = coreset.encoding.distinct_names()?;
     let priors = args
@@ -35,10 +36,10 @@ pub fn run(args: &ExportArgs) -> Result<()> {
     let paths: Vec<_> = files.iter().map(|(name, _)| args.output.join(name)).collect();
     if args.show.json {
         let files: Vec<String> = paths.iter().map(|path| show::path(path)).collect();
-        show::print(&format!("{}\n", json!({"output": show::path(&args.output), "files": files})));
+        show::print_record("export", json!({"output": show::path(&args.output), "files": files}));
     } else {
         let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-        show::print(&format!("wrote {}\n", paths.join(" and ")));
+        show::summary(&format!("wrote {}\n", paths.join(" and ")));
     }
     Ok(())
 }

@@ -72,13 +72,16 @@ pub fn run(args: &FitArgs) -> Result<()> {
         PosteriorFormat::StanCsv => write_stan_csv(&fit, outputs)?,
     }
     if args.show.json {
-        show::print(&format!("{}\n", record(args, &fit, &course)));
+        show::print_record("fit", record(args, &fit, &course));
     } else {
-        show::print(&table(args, &fit, &course));
+        match &args.output {
+            Some(_) => show::summary(&table(args, &fit, &course)),
+            None => show::print(&table(args, &fit, &course)),
+        }
     }
     let warnings = problems(&fit);
     for warning in &warnings {
-        show::message(&format!("warning: {warning}"));
+        show::remark(&format!("warning: {warning}"));
     }
     fail_if_strict(args.strict, warnings.len())
 }
@@ -191,8 +194,10 @@ fn outputs(args: &FitArgs) -> Result<Vec<Output>> {
     let Some(path) = &args.output else {
         return match args.posterior_format {
             PosteriorFormat::Parquet => Ok(Vec::new()),
-            PosteriorFormat::StanCsv => Err(Error::setting(Setting::Format, "stan-csv needs an output file")
-                .with_help(Remedy::using("name it", Setting::Output))),
+            PosteriorFormat::StanCsv => {
+                Err(Error::setting(Setting::OutputFormat, "stan-csv needs an output file")
+                    .with_help(Remedy::using("name it", Setting::Output)))
+            }
         };
     };
     match args.posterior_format {

@@ -28,10 +28,10 @@ pub fn run(args: &GenerateArgs) -> Result<()> {
             "theta": args.recipe.theta(),
             "intercept": 0.0,
         });
-        show::print(&format!("{record}\n"));
+        show::print_record("generate", record);
     } else {
         let theta: Vec<String> = args.recipe.theta().iter().map(f64::to_string).collect();
-        show::print(&format!(
+        show::summary(&format!(
             "{}: {} of {}; {}; true coefficients {} (no intercept)\n",
             args.output.display(),
             counted(args.rows, "row"),

@@ -6,14 +6,13 @@ use tithe::coreset::Coreset;
 use tithe::coreset::file::read_coreset;
 use tithe::data::sink::find_metadata;
 use tithe::data::source::open;
-use tithe::encoding::Coding;
 use tithe::encoding::EncodingSettings;
 use tithe::results::file::{prior_scale, read_posterior};
 use tithe::results::fit::{Basis, Fit};
 use tithe::results::profile::profile;
 
 use crate::args::InspectArgs;
-use crate::commands::{certificate, rows_fitted, table};
+use crate::commands::{certificate, columns, rows_fitted, table};
 use crate::plan;
 use crate::show::{self, Watcher, count, counted, number, printable, represented};
 use crate::words::CommandLine;
@@ -35,14 +34,14 @@ pub fn run(args: &InspectArgs) -> Result<()> {
         Some(metadata) if metadata.kind == "posterior" => {
             let fit = read_posterior(&args.file)?;
             if args.json {
-                show::print(&format!("{}\n", metadata.json));
+                show::print_record("inspect", metadata.json);
             } else {
                 show::print(&describe_posterior(args, &fit));
             }
         }
         Some(metadata) if metadata.kind == "corrected posterior" => {
             if args.json {
-                show::print(&format!("{}\n", metadata.json));
+                show::print_record("inspect", metadata.json);
             } else {
                 show::print(&describe_corrected(args, &metadata.json));
             }
@@ -54,7 +53,7 @@ pub fn run(args: &InspectArgs) -> Result<()> {
                 json["rows"] = json!(coreset.rows.len());
                 json["certificate"] = certificate::record(&coreset);
                 json["total_weight"] = json!(coreset.weights.iter().sum::<f64>());
-                show::print(&format!("{json}\n"));
+                show::print_record("inspect", json);
             } else {
                 show::print(&describe_coreset(args, &coreset));
             }
@@ -65,7 +64,7 @@ pub fn run(args: &InspectArgs) -> Result<()> {
             let max_levels = EncodingSettings::default().max_levels;
             let found = profile(&*source, args.label.as_deref(), max_levels, &Watcher::new(args.quiet))?;
             if args.json {
-                show::print(&format!("{}\n", table::record(&found)));
+                show::print_record("inspect", table::record(&found));
             } else {
                 show::print(&table::describe(args, &found));
             }
@@ -110,33 +109,10 @@ fn describe_coreset(args: &InspectArgs, coreset: &Coreset) -> String {
         for (term, columns) in design.outline() {
             line("", format!("{}: {}", printable(&term), counted(columns as u64, "coefficient")));
         }
+        line("columns", String::new());
     }
-    let features = if coreset.encoding.design.is_some() { &[][..] } else { &coreset.encoding.features };
-    for feature in features {
-        let coding = match &feature.coding {
-            Coding::Number { center, scale } if (*center, *scale) == (0.0, 1.0) => {
-                "not standardised".to_string()
-            }
-            Coding::Number { center, scale } if *center == 0.0 => {
-                format!("divided by its sd {}", number(*scale))
-            }
-            Coding::Number { center, scale } => {
-                format!("standardised (mean {}, sd {})", number(*center), number(*scale))
-            }
-            Coding::Indicator { center } if *center != 0.0 => {
-                format!("0 or 1, centred (mean {})", number(*center))
-            }
-            Coding::Indicator { .. } | Coding::Boolean => "0 or 1".to_string(),
-            Coding::Groups { levels } => counted(levels.len() as u64, "group"),
-            Coding::Levels { reference, levels, centers } => {
-                format!(
-                    "{} and reference level '{reference}', one-hot{}",
-                    counted(levels.len() as u64, "level"),
-                    if centers.is_empty() { "" } else { " and centred" }
-                )
-            }
-        };
-        line("", format!("{}: {coding}", feature.column));
+    for (column, treatment) in columns::treatments(&coreset.encoding) {
+        line("", format!("{column}: {treatment}"));
     }
     for warning in &facts.warnings {
         line("warning", warning.clone());
@@ -168,6 +144,10 @@ fn describe_posterior(args: &InspectArgs, fit: &Fit) -> String {
     line("verified", verified);
     let label = &fit.encoding.label;
     line("label", format!("{} (positive: {}, negative: {})", label.column, label.positive, label.negative));
+    line("columns", String::new());
+    for (column, treatment) in columns::treatments(&fit.encoding) {
+        line("", format!("{column}: {treatment}"));
+    }
     line("priors", format!("on the {} scale", prior_scale(&fit.encoding)));
     for (c, prior) in fit.summary.iter().zip(&fit.priors.coefficients) {
         line("", format!("{}: mean {}, sd {}, prior {prior}", c.name, number(c.mean), number(c.sd)));

@@ -24,9 +24,9 @@ pub fn run(args: &MergeArgs) -> Result<()> {
     let merged = merge(&parts, &settings, args.threads, &Watcher::new(args.show.quiet))?;
     write_coreset(&merged, output)?;
     if args.show.json {
-        show::print(&format!("{}\n", record(args, &merged)));
+        show::print_record("merge", record(args, &merged));
     } else {
-        show::print(&summary(args, &parts, &merged));
+        show::summary(&summary(args, &parts, &merged));
     }
     Ok(())
 }

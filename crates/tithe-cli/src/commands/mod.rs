@@ -6,6 +6,7 @@ mod certificate;
 pub mod certify;
 pub mod check;
 mod coefficients;
+mod columns;
 pub mod compare;
 pub mod demo;
 pub mod export;

@@ -70,7 +70,7 @@ pub fn run(args: &PaperArgs) -> Result<()> {
             "cells_missing": report.missing,
             "cells_failed": watcher.failures.load(Ordering::Relaxed),
         });
-        show::print(&format!("{record}\n"));
+        show::print_record("paper", record);
     } else {
         let folder = args.output.display();
         show::print(&format!(

@@ -44,9 +44,9 @@ pub fn run(args: &PredictArgs) -> Result<()> {
             "interval": args.interval,
             "mean": done.mean,
         });
-        show::print(&format!("{record}\n"));
+        show::print_record("predict", record);
     } else {
-        show::print(&format!(
+        show::summary(&format!(
             "{}: {}, columns {} added ({} % interval)\n",
             args.output.display(),
             counted(done.rows, "row"),
@@ -57,7 +57,7 @@ pub fn run(args: &PredictArgs) -> Result<()> {
         let predicted = if is_dropped { done.rows } else { done.rows - done.incomplete };
         let label = &fit.encoding.label;
         if let Some(mean) = done.mean {
-            show::print(&format!(
+            show::summary(&format!(
                 "  expected number of rows with {} = {}: {}\n",
                 printable(&label.column),
                 printable(&label.positive.to_string()),
@@ -67,11 +67,11 @@ pub fn run(args: &PredictArgs) -> Result<()> {
         if done.incomplete > 0 {
             let rows = counted(done.incomplete, "incomplete row");
             let what = if is_dropped { "left out" } else { "without a prediction" };
-            show::print(&format!("  {rows} {what}\n"));
+            show::summary(&format!("  {rows} {what}\n"));
         }
         if done.unseen > 0 {
             let were = they_were(done.unseen, "value");
-            show::print(&format!("  {were} of an unseen level treated as the reference level\n"));
+            show::summary(&format!("  {were} of an unseen level treated as the reference level\n"));
         }
     }
     Ok(())

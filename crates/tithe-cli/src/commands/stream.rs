@@ -76,7 +76,7 @@ pub fn run(args: &StreamArgs) -> Result<()> {
             _ => "resume with the rows that follow, or add --replay to feed all rows again",
         };
         let were = if saved - before.rows == 1 { "was" } else { "were" };
-        show::message(&format!("note: {rows} {were} saved before the error; {resume}"));
+        show::remark(&format!("note: {rows} {were} saved before the error; {resume}"));
     }
     let end = end?;
     if end == End::Complete {
@@ -139,12 +139,12 @@ impl Feeder<'_> {
         let known = self.stream.fields();
         let rows = TYPE_INFERENCE_ROWS.min(self.args.block);
         let source = open_live(name, reader, &self.options, known.as_deref(), rows)?;
-        self.read(&*source, 0)
+        self.read(source, 0)
     }
 
     fn files(&mut self) -> Result<End> {
         let source = self.open(&self.args.data)?;
-        self.read(&*source, 0)
+        self.read(source, 0)
     }
 
     /// Opens files; columns that are text in the state are read as text.
@@ -182,7 +182,7 @@ impl Feeder<'_> {
                 resumed = resumed.filter(|resumed| *resumed != name);
                 let skipped = self.stream.begin_part(&name);
                 let source = self.open(&[path.display().to_string()]);
-                match source.and_then(|source| self.read(&*source, skipped)) {
+                match source.and_then(|source| self.read(source, skipped)) {
                     Ok(End::Complete) => {}
                     Ok(End::Stopped) => return Ok(End::Stopped),
                     Err(error) => self.skip_part(error)?,
@@ -215,20 +215,22 @@ impl Feeder<'_> {
     }
 
     /// Reads a source, except for its first `skipped` rows.
-    fn read(&mut self, source: &dyn Source, mut skipped: u64) -> Result<End> {
+    fn read(&mut self, source: Box<dyn Source>, mut skipped: u64) -> Result<End> {
         let wanted = match self.stream.roles() {
             Some(known) => Roles {
                 label: self.columns.label.clone().unwrap_or(known.label),
                 weight: self.columns.weight.clone(),
                 features: self.columns.features.clone(),
                 exclude: self.columns.exclude.clone(),
+                dates: self.columns.dates.clone(),
             },
             None if self.columns.known.is_some() && self.columns.label.is_none() => {
                 Roles { weight: self.columns.weight.clone(), ..Roles::default() }
             }
-            None => self.columns.roles(source)?,
+            None => self.columns.roles(&*source)?,
         };
-        let columns = self.stream.take_columns(source, &wanted)?;
+        let source = self.stream.with_date_parts(source, &wanted)?;
+        let columns = self.stream.take_columns(&*source, &wanted)?;
         let threads =
             self.args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         self.watcher.event(Event::PassStarted { name: "streaming", rows: source.rows() });
@@ -278,7 +280,7 @@ fn repair_state(args: &StreamArgs) -> Result<()> {
     let repaired = repair(&args.state)?;
     if args.show.json {
         let record = json!({"state": show::path(&args.state), "rows": repaired.rows, "rows_to_feed_again": repaired.lost});
-        show::print(&format!("{record}\n"));
+        show::print_record("stream", record);
         return Ok(());
     }
     let lost = match repaired.lost {
@@ -288,7 +290,7 @@ fn repair_state(args: &StreamArgs) -> Result<()> {
         }
         None => "the number of rows to feed again is unknown".to_string(),
     };
-    show::print(&format!("{}: {} restored; {lost}\n", args.state.display(), counted(repaired.rows, "row")));
+    show::summary(&format!("{}: {} restored; {lost}\n", args.state.display(), counted(repaired.rows, "row")));
     Ok(())
 }
 
@@ -309,7 +311,7 @@ fn print_progress(
         record["stopped"] = json!(end == End::Stopped);
         record["seconds"] = json!(time.as_secs_f64());
         record["output"] = json!(output);
-        show::print(&format!("{record}\n"));
+        show::print_record("stream", record);
         return;
     }
     let mut text = format!(
@@ -338,7 +340,7 @@ fn print_progress(
     if let Some(output) = output {
         text += &format!("  coreset of all rows written to {}\n", output.display());
     }
-    show::print(&text);
+    show::summary(&text);
 }
 
 fn print_snapshot(args: &StreamArgs, coreset: &Coreset) {
@@ -354,11 +356,11 @@ fn print_snapshot(args: &StreamArgs, coreset: &Coreset) {
             "composition": facts.composition,
             "certificate": certificate::record(coreset),
         });
-        show::print(&format!("{record}\n"));
+        show::print_record("stream", record);
         return;
     }
     let output = args.output.as_ref().map_or(String::new(), |path| path.display().to_string());
     let rows = coreset.rows.len() as u64;
     let text = format!("{output}: {}\n", represented(rows, facts.rows));
-    show::print(&(text + &certificate::lines(coreset)));
+    show::summary(&(text + &certificate::lines(coreset)));
 }

@@ -1,7 +1,7 @@
 //! The description of a table by `tithe inspect`, with a command line to start from.
 
 use serde_json::{Value, json};
-use tithe::results::profile::{ColumnFinding, ColumnProfile, Profile};
+use tithe::results::profile::{ColumnFinding, ColumnProfile, DateUse, Profile};
 
 use crate::args::InspectArgs;
 use crate::show::{self, count, counted, number, printable, range};
@@ -85,12 +85,22 @@ fn words(finding: &ColumnFinding) -> String {
         ColumnFinding::Copy { of } => format!("a copy of '{of}'"),
         ColumnFinding::Index => "counts the rows: an index, not a measurement".to_string(),
         ColumnFinding::Identifier => "almost every row has its own value: an identifier".to_string(),
-        ColumnFinding::Dates { example } => format!("dates or times such as '{example}', read as text"),
+        ColumnFinding::Dates { example, used } => {
+            let how = match used {
+                DateUse::Detected => "used as days, month, weekday and, for times, hour",
+                DateUse::Named => "used as days, month, weekday and hour with --dates",
+                DateUse::Unreadable => "in a form that cannot be read: write them as 2024-02-29",
+            };
+            format!("dates or times such as '{example}', {how}")
+        }
         ColumnFinding::LooksNumeric { example } => {
             format!("numbers with signs or separators such as '{example}', read as text")
         }
-        ColumnFinding::ManyLevels => {
-            "too many levels for a text column: group them or leave it out".to_string()
+        ColumnFinding::ManyLevels { least: Some(least) } => {
+            format!("too many levels: group those in fewer than {least} rows with --min-level-rows {least}")
+        }
+        ColumnFinding::ManyLevels { least: None } => {
+            "too many levels for a text column, and none is frequent: leave it out".to_string()
         }
         ColumnFinding::Codes => {
             "whole numbers with few values, perhaps codes such as postcodes: their order may mean nothing"
@@ -128,22 +138,31 @@ fn command(args: &InspectArgs, profile: &Profile) -> String {
                     | ColumnFinding::Copy { .. }
                     | ColumnFinding::Index
                     | ColumnFinding::Identifier
-                    | ColumnFinding::Dates { .. }
-                    | ColumnFinding::ManyLevels
+                    | ColumnFinding::Dates { used: DateUse::Unreadable, .. }
+                    | ColumnFinding::ManyLevels { least: None }
             )
         })
     };
     let looks_numeric = |column: &ColumnProfile| {
         !is_left_out(column) && has(column, &|finding| matches!(finding, ColumnFinding::LooksNumeric { .. }))
     };
+    let is_named_date = |column: &ColumnProfile| {
+        has(column, &|finding| matches!(finding, ColumnFinding::Dates { used: DateUse::Named, .. }))
+    };
+    let least = columns().flat_map(|column| &column.findings).filter_map(|finding| match finding {
+        ColumnFinding::ManyLevels { least } => *least,
+        _ => None,
+    });
+    let grouped = least.max().map_or(String::new(), |least| format!(" --min-level-rows {least}"));
     let is_incomplete = columns().any(|column| !is_left_out(column) && column.missing + column.unusable > 0);
     let label = label.as_deref().map_or("COLUMN".to_string(), quoted);
     format!(
-        "tithe fit {} --label {label}{}{}{} -o posterior.parquet",
+        "tithe fit {} --label {label}{}{}{}{grouped}{} -o posterior.parquet",
         quoted(&show::path(&args.file)),
         named("--exclude", &is_left_out),
         named("--numbers", &looks_numeric),
-        if is_incomplete { " --missing drop" } else { "" },
+        named("--dates", &is_named_date),
+        if is_incomplete { " --missing indicator" } else { "" },
     )
 }
 

@@ -52,12 +52,12 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
         }
     }
     if args.show.json {
-        show::print(&format!("{}\n", record(args, &fit, &found, worst.as_ref())));
+        show::print_record("verify", record(args, &fit, &found, worst.as_ref()));
     } else {
         show::print(&table_of(args, &fit, &found, worst.as_ref()));
     }
     if !found.same_data {
-        show::message("warning: this is not the data that the posterior was fitted to");
+        show::remark("warning: this is not the data that the posterior was fitted to");
     }
     Ok(())
 }

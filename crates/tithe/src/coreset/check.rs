@@ -45,7 +45,7 @@ impl Coreset {
             ));
         }
         let block = rows.block();
-        if let Some((row, column)) = block.first_unusable() {
+        if let Some((row, column)) = encoding.first_unusable(&block) {
             let name = &self.fields[column].name;
             return Some(format!("has no usable value of '{name}' in {}", row_name(row as u64)));
         }

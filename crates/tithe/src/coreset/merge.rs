@@ -15,8 +15,9 @@ use crate::data::block::{Column, Field, Kind, RowSet};
 use crate::data::fingerprint::Fingerprint;
 use crate::data::source::memory::Columns;
 use crate::data::table::{Roles, Table};
-use crate::encoding::EncodingSettings;
-use crate::encoding::{Coding, Encoding, Feature, LabelValue};
+use crate::encoding::{
+    Coding, Encoding, EncodingSettings, Feature, LabelValue, MISSING_LEVEL, Substitute, Substitutes,
+};
 use crate::engine::{EngineSettings, LocalEngine, Missing};
 use crate::model::quadratic::Quadratic;
 use crate::model::{Gaussian, Posterior, PriorChoice};
@@ -148,11 +149,11 @@ fn joined(parts: &[&Provenance]) -> Provenance {
         fingerprint,
         passes: parts.iter().map(|part| part.passes).max().unwrap_or(0),
         seed: first.seed,
-        missing: if parts.iter().any(|part| part.missing == Missing::Drop) {
-            Missing::Drop
-        } else {
-            Missing::Error
-        },
+        missing: parts
+            .iter()
+            .map(|part| part.missing)
+            .find(|missing| *missing != Missing::Error)
+            .unwrap_or_default(),
         sensitivity: None,
         calibration: None,
         hierarchical: None,
@@ -264,7 +265,7 @@ fn weighted_table(
         label: encoding.label.column.clone(),
         weight: Some(weight.clone()),
         features: Some(encoding.features.iter().map(|feature| feature.column.clone()).collect()),
-        exclude: Vec::new(),
+        ..Roles::default()
     };
     let weight_field = Field { name: weight.clone(), kind: Kind::Number, data_type: DataType::Float64 };
     let mut segment = rows.segment.clone();
@@ -330,8 +331,11 @@ fn agreed(parts: &[(String, Coreset)]) -> Result<Encoding> {
         return Ok(encoding);
     }
     for (at, feature) in encoding.features.iter_mut().enumerate() {
-        if others.iter().any(|(_, other)| other.encoding.features[at].coding != feature.coding) {
+        let differs =
+            |other: &Feature| other.coding != feature.coding || other.substitutes != feature.substitutes;
+        if others.iter().any(|(_, other)| differs(&other.encoding.features[at])) {
             feature.coding = pooled(parts, at, &feature.coding);
+            pool_substitutes(parts, at, feature);
         }
     }
     Ok(encoding)
@@ -397,6 +401,22 @@ fn feature_difference(
         ));
     }
     let column = &a.column;
+    let rules = |feature: &Feature| {
+        let Substitutes { missing, other } = &feature.substitutes;
+        let level = match missing {
+            Some(Substitute::Level(level)) if level == MISSING_LEVEL => "a level for missing values",
+            Some(Substitute::Level(_)) => "the reference for missing values",
+            Some(Substitute::Number { indicator: Some(_), .. }) => "an indicator of missing values",
+            Some(Substitute::Number { indicator: None, .. }) => "the mean for missing values",
+            None => "no missing values",
+        };
+        let other = other.as_ref().map_or(String::new(), |other| format!(" and '{other}' for rare levels"));
+        format!("{level}{other}")
+    };
+    let (one, other) = (rules(a), rules(b));
+    if one != other {
+        return Some(format!("column '{column}' has {one} in the first and {other} in the second"));
+    }
     if first.fields[at].kind != second.fields[at].kind {
         return Some(format!("column '{column}' has different types in the first and in the second"));
     }
@@ -489,6 +509,25 @@ fn pooled(parts: &[(String, Coreset)], at: usize, first: &Coding) -> Coding {
     let square = |spread: &Spread| spread.sd.powi(2) + (spread.center - center).powi(2);
     let variance = mean(spreads.iter().map(square).collect());
     Coding::Number { center, scale: if variance > 0.0 { variance.sqrt() } else { 1.0 } }
+}
+
+/// Replaces the substitute of missing numbers, and the share of missing values, by their means over the rows of all parts.
+fn pool_substitutes(parts: &[(String, Coreset)], at: usize, feature: &mut Feature) {
+    let Some(Substitute::Number { value, indicator }) = &mut feature.substitutes.missing else { return };
+    let mass: f64 = parts.iter().map(|(_, part)| part.provenance.mass).sum();
+    let (mut mean, mut share) = (0.0, 0.0);
+    for (_, part) in parts {
+        let weight = part.provenance.mass / mass;
+        if let Some(Substitute::Number { value, indicator }) = part.encoding.features[at].substitutes.missing
+        {
+            mean += weight * value;
+            share += weight * indicator.unwrap_or(0.0);
+        }
+    }
+    *value = mean;
+    if let Some(indicator) = indicator {
+        *indicator = share.clamp(0.0, 1.0);
+    }
 }
 
 /// The share of the rows that have a level, if the levels are centred. The reference level has the rest.

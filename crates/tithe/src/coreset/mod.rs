@@ -65,7 +65,8 @@ impl Coreset {
     }
 
     #[doc(hidden)]
-    /// The rows in the user's own units, row by row: one number for each coefficient but the intercept (text one-hot, or the terms of the formula).
+    /// The rows in the user's own units, row by row: one number for each coefficient but the intercept (text one-hot, substitutes in
+    /// place of missing values, or the terms of the formula).
     pub fn own_units(&self) -> Result<Vec<f64>> {
         if let Some(values) = self.encoding.terms_of(&self.rows.block())? {
             return Ok(values);
@@ -75,7 +76,12 @@ impl Coreset {
         let mut x = vec![0.0; width * self.rows.len()];
         let mut first = 0;
         for (feature, column) in features.iter().zip(&self.rows.segment.columns) {
-            match (&feature.coding, column) {
+            if feature.substitutes.indicator().is_some() {
+                for row in (0..column.len()).filter(|&row| column.is_missing(row)) {
+                    x[row * width + first + 1] = 1.0;
+                }
+            }
+            match (&feature.coding, &feature.substituted(column)) {
                 (Coding::Levels { levels, .. }, Column::Text { codes, levels: own }) => {
                     for (row, &code) in codes.iter().enumerate() {
                         let level = own.get(code as usize).map(|level| levels.binary_search(level));

@@ -14,6 +14,12 @@ pub const INEXACT: f64 = f64::from_bits(0x7ff8_0000_0000_0002);
 /// A missing value in a column of text.
 pub const MISSING_CODE: u32 = u32::MAX;
 
+/// True for a missing number: any NaN but [`INEXACT`].
+#[inline(always)]
+pub(crate) fn is_missing(value: f64) -> bool {
+    value.is_nan() && value.to_bits() != INEXACT.to_bits()
+}
+
 /// The kind of values in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -24,7 +30,9 @@ pub enum Kind {
     Boolean,
     /// Text, one of a set of levels.
     Text,
-    /// Values that cannot be used (dates, lists, bytes); reading such a column is an error.
+    /// Dates or times, read as seconds since 1970-01-01, or as the text that they are in; their parts are features.
+    Time,
+    /// Values that cannot be used (durations, lists, bytes); reading such a column is an error.
     Unsupported,
 }
 
@@ -144,6 +152,14 @@ impl Column {
                 Some(level) => format!("'{level}'"),
                 None => "missing".to_string(),
             },
+        }
+    }
+
+    /// True if the value of a row is missing.
+    pub(crate) fn is_missing(&self, row: usize) -> bool {
+        match self {
+            Column::Number(values) => is_missing(values[row]),
+            Column::Text { codes, .. } => codes[row] == MISSING_CODE,
         }
     }
 
@@ -315,8 +331,17 @@ impl Block {
 
     /// The block without the rows in which any value is missing, infinite or inexact.
     pub(crate) fn without_unusable_rows(self) -> Block {
-        let usable: Vec<usize> =
-            (0..self.len).filter(|&row| self.columns.iter().all(|column| column.is_usable(row))).collect();
+        self.kept(|block, row| block.columns.iter().all(|column| column.is_usable(row)))
+    }
+
+    /// The block without the rows in which a value from column `first` on is missing.
+    pub(crate) fn without_missing_from(self, first: usize) -> Block {
+        self.kept(|block, row| block.columns.iter().skip(first).all(|column| !column.is_missing(row)))
+    }
+
+    /// The rows for which `is_kept` is true.
+    fn kept(self, is_kept: impl Fn(&Block, usize) -> bool) -> Block {
+        let usable: Vec<usize> = (0..self.len).filter(|&row| is_kept(&self, row)).collect();
         if usable.len() == self.len {
             return self;
         }
@@ -326,11 +351,6 @@ impl Block {
             kept: Some(usable.iter().map(|&row| row as u32).collect()),
             ..self
         }
-    }
-
-    /// The rows in which any value is missing, infinite or inexact.
-    pub(crate) fn unusable_rows(&self) -> impl Iterator<Item = usize> {
-        (0..self.len).filter(|&row| self.columns.iter().any(|column| !column.is_usable(row)))
     }
 
     /// The same block as part `part` of the input. Blocks of other parts have the same `index`, so its random streams depend on the part.
@@ -351,14 +371,6 @@ impl Block {
             Some(kept) => kept.binary_search(&u32::try_from(offset).ok()?).ok(),
             None => usize::try_from(offset).ok().filter(|&row| row < self.len),
         }
-    }
-
-    /// The first row with a value that cannot be used, and the number of its column.
-    pub(crate) fn first_unusable(&self) -> Option<(usize, usize)> {
-        let first = |(number, column): (usize, &Column)| {
-            (0..self.len).find(|&row| !column.is_usable(row)).map(|row| (row, number))
-        };
-        self.columns.iter().enumerate().filter_map(first).min()
     }
 
     /// Approximate size in memory.

@@ -126,9 +126,10 @@ impl ColumnKey {
         hash.wrapping_add(keyed.wrapping_add((keyed & 0xffff_ffff) * (keyed >> 32)))
     }
 
-    /// Adds a number; −0 and 0 have the same hash.
+    /// Adds a number; −0 and 0 have the same hash, and all NaNs have that of a missing value.
     #[inline(always)]
     fn add_number(self, hash: u64, value: f64) -> u64 {
+        let value = if value.is_nan() { crate::data::block::MISSING } else { value };
         self.add(hash, (value + 0.0).to_bits())
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::data::block::{Field, Kind};
+use crate::data::source::dates::{is_part_of, with_parts};
 use crate::data::source::{READ_AS_NUMBERS, Source};
 
 /// The role of each column.
@@ -17,6 +18,22 @@ pub struct Roles {
     pub features: Option<Vec<String>>,
     /// Columns not to use.
     pub exclude: Vec<String>,
+    /// Columns of text that are dates, besides those that look like dates.
+    pub dates: Vec<String>,
+}
+
+impl Roles {
+    /// The source with the parts of its dates as columns, except for dates that have another role or are `kept`.
+    pub(crate) fn with_date_parts(
+        &self,
+        source: Box<dyn Source>,
+        kept: &[String],
+    ) -> Result<Box<dyn Source>> {
+        let others = [&self.label].into_iter().chain(&self.weight).chain(&self.exclude).chain(kept);
+        let others: Vec<&str> = others.map(String::as_str).collect();
+        let named: Vec<String> = self.features.iter().flatten().chain(&self.exclude).cloned().collect();
+        with_parts(source, &self.dates, &others, &named)
+    }
 }
 
 /// A source and its columns in use: the features, then the label, then the weight.
@@ -30,6 +47,7 @@ pub struct Table {
 impl Table {
     /// Finds the columns that `roles` names.
     pub fn new(source: Box<dyn Source>, roles: &Roles) -> Result<Table> {
+        let source = roles.with_date_parts(source, &[])?;
         let all = source.fields();
         let find = |purpose: &'static str, name: &str| {
             all.iter().position(|field| field.name == name).ok_or_else(|| {
@@ -48,9 +66,18 @@ impl Table {
         }
         let mut features = match &roles.features {
             Some(names) => {
-                names.iter().map(|name| find("to use as feature", name)).collect::<Result<Vec<_>>>()?
+                let mut found = Vec::with_capacity(names.len());
+                for name in names {
+                    match find("to use as feature", name)? {
+                        date if all[date].kind == Kind::Time => found.extend(parts_of(all, name, names)),
+                        column => found.push(column),
+                    }
+                }
+                found
             }
-            None => (0..all.len()).filter(|&c| c != label && Some(c) != weight).collect(),
+            None => (0..all.len())
+                .filter(|&c| c != label && Some(c) != weight && all[c].kind != Kind::Time)
+                .collect(),
         };
         features.retain(|c| !excluded.contains(c));
         let mut seen = HashSet::with_capacity(features.len());
@@ -108,6 +135,31 @@ impl Table {
         &self.fields
     }
 
+    /// The names of the columns of the data that are read: for a part of a date, the column of the dates.
+    pub fn columns_read(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::with_capacity(self.fields.len());
+        for (field, &at) in self.fields.iter().zip(&self.positions) {
+            let name = self.source.computed_from(at).unwrap_or(&field.name);
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_string());
+            }
+        }
+        names
+    }
+
+    /// The column that a feature is computed from, if it is a part of a date.
+    pub(crate) fn computed_from(&self, feature: usize) -> Option<&str> {
+        self.source.computed_from(*self.positions.get(feature)?)
+    }
+
+    /// The columns of text that are read as they are.
+    pub(crate) fn columns_of_text(&self) -> Vec<String> {
+        let own = self.fields.iter().zip(&self.positions);
+        let text =
+            own.filter(|(field, at)| field.kind == Kind::Text && self.source.computed_from(**at).is_none());
+        text.map(|(field, _)| field.name.clone()).collect()
+    }
+
     /// The source.
     pub fn source(&self) -> &dyn Source {
         &*self.source
@@ -117,6 +169,14 @@ impl Table {
     pub(crate) fn positions(&self) -> &[usize] {
         &self.positions
     }
+}
+
+/// The parts of a date column that are offered and not named themselves.
+fn parts_of(fields: &[Field], column: &str, named: &[String]) -> Vec<usize> {
+    let is_part = |field: &Field| {
+        is_part_of(&field.name, column) && field.kind != Kind::Time && !named.contains(&field.name)
+    };
+    (0..fields.len()).filter(|&c| is_part(&fields[c])).collect()
 }
 
 /// Why a column cannot be a feature: its type, or text that looks like numbers.

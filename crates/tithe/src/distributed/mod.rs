@@ -17,7 +17,7 @@ use crate::coreset::calibration::candidates::{GroupingAndEvaluating, Pooling};
 use crate::coreset::hierarchical::pool::PoolingGroups;
 use crate::coreset::kmeans::Grouping;
 use crate::coreset::selection::{Keeping, Selecting};
-use crate::data::block::{Kind, PROVISIONAL};
+use crate::data::block::PROVISIONAL;
 use crate::data::source::Source;
 use crate::data::source::partition::Partition;
 use crate::data::table::{Roles, Table};
@@ -108,7 +108,6 @@ impl<'a, C: Cluster> ClusterEngine<'a, C> {
     }
 
     fn task<P: Pass>(&self, pass: &P) -> Result<Vec<u8>> {
-        let text = self.table.fields().iter().filter(|field| field.kind == Kind::Text);
         pack(&Task {
             version: VERSION.to_string(),
             id: P::ID.to_string(),
@@ -117,7 +116,7 @@ impl<'a, C: Cluster> ClusterEngine<'a, C> {
                 features: self.table.features().iter().map(|field| field.name.clone()).collect(),
                 label: self.table.label().name.clone(),
                 weight: self.table.weight().map(|field| field.name.clone()),
-                text: text.map(|field| field.name.clone()).collect(),
+                text: self.table.columns_of_text(),
             },
             missing: self.missing,
             block_rows: self.block_rows,
@@ -203,7 +202,7 @@ pub fn do_task(
                 features: Some(task.columns.features),
                 label: task.columns.label,
                 weight: task.columns.weight,
-                exclude: Vec::new(),
+                ..Roles::default()
             };
             // A task runs on one core, and reads its rows once.
             let settings = EngineSettings {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Coding, Encoding, Feature, GroupFactor, LabelValue};
+use super::{Coding, Encoding, Feature, GroupFactor, LabelValue, Substitute};
 
 impl Encoding {
     /// What is wrong with this encoding, as the rest of a sentence that begins with the file; `None` if nothing is.
@@ -22,6 +22,9 @@ impl Encoding {
         }
         if self.features.is_empty() {
             return Some("has no features".to_string());
+        }
+        if (self.design.is_some() || !self.groups.is_empty()) && self.has_substitutes() {
+            return Some("has substitutes for values that its formula uses as they are".to_string());
         }
         self.features
             .iter()
@@ -56,6 +59,32 @@ impl Encoding {
 
 impl Feature {
     fn fault(&self) -> Option<String> {
+        self.fault_of_coding().or_else(|| self.fault_of_substitutes())
+    }
+
+    /// Substitutes must be usable values of the column.
+    fn fault_of_substitutes(&self) -> Option<String> {
+        let is_level = |wanted: &String| match &self.coding {
+            Coding::Levels { reference, levels, .. } => {
+                wanted == reference || levels.binary_search(wanted).is_ok()
+            }
+            _ => false,
+        };
+        let is_number = !matches!(self.coding, Coding::Levels { .. });
+        let missing = match &self.substitutes.missing {
+            None => true,
+            Some(Substitute::Level(level)) => is_level(level),
+            Some(Substitute::Number { value, indicator }) => {
+                is_number
+                    && (value * value).is_finite()
+                    && indicator.is_none_or(|at| (0.0..=1.0).contains(&at))
+            }
+        };
+        let is_sound = missing && self.substitutes.other.as_ref().is_none_or(is_level);
+        (!is_sound).then(|| format!("has impossible substitutes for values of its column '{}'", self.column))
+    }
+
+    fn fault_of_coding(&self) -> Option<String> {
         match &self.coding {
             Coding::Number { center, scale } => {
                 let usable = (center * center).is_finite() && (scale * scale).is_finite() && *scale > 0.0;
@@ -111,7 +140,7 @@ mod tests {
     }
 
     fn feature(column: &str, coding: Coding) -> Feature {
-        Feature { column: column.to_string(), coding }
+        Feature::new(column, coding)
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::terms::{Design, DesignInput, Raw};
 use crate::base::error::{ErrorKind, Help, Remedy, Result, Setting};
 use crate::base::math::vectorized;
-use crate::data::block::{Block, Column, row_name};
+use crate::data::block::{Block, Column, MISSING_CODE, TextBuilder, is_missing, row_name};
 use crate::data::points::{Lane, TILE, Tile};
 use crate::data::sink::parquet::{NEWEST_VERSION, VERSION};
 use crate::encoding::factor::GroupFactor;
@@ -118,7 +118,54 @@ pub struct Feature {
     pub column: String,
     /// How its values are encoded.
     pub coding: Coding,
+    /// What is used in place of values that have no coding of their own.
+    #[serde(default, skip_serializing_if = "Substitutes::is_none")]
+    pub substitutes: Substitutes,
 }
+
+/// What is used in place of missing values and of rare levels. The rows themselves keep them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Substitutes {
+    /// For missing values; `None` if they are an error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<Substitute>,
+    /// The level that represents all levels which are not listed; `None` if those are unseen levels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other: Option<String>,
+}
+
+/// What is used in place of a missing value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Substitute {
+    /// In a column of numbers or booleans.
+    Number {
+        /// The number, usually the mean of the values that are there.
+        value: f64,
+        /// If the model has a coefficient for "the value is missing": what is subtracted from that column of zeros and ones.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        indicator: Option<f64>,
+    },
+    /// In a column of text: one of its levels.
+    Level(String),
+}
+
+impl Substitutes {
+    fn is_none(&self) -> bool {
+        *self == Substitutes::default()
+    }
+
+    /// The center of the column of zeros and ones that shows where a number is missing, if there is such a column.
+    pub(crate) fn indicator(&self) -> Option<f64> {
+        match self.missing {
+            Some(Substitute::Number { indicator, .. }) => indicator,
+            _ => None,
+        }
+    }
+}
+
+/// The level of missing values that have their own coefficient.
+pub const MISSING_LEVEL: &str = "(missing)";
 
 /// The coding of a column in the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -165,7 +212,7 @@ impl Coding {
         }
     }
 
-    /// The center and scale of each coefficient: `z = (x − center) / scale`, where `x` is 0 or 1 for a level.
+    /// The center and scale of each of its coefficients: `z = (x − center) / scale`, where `x` is 0 or 1 for a level.
     pub fn transform(&self) -> impl Iterator<Item = (f64, f64)> {
         (0..self.width()).map(move |l| match self {
             Coding::Number { center, scale } => (*center, *scale),
@@ -211,19 +258,99 @@ impl LabelValue {
 }
 
 impl Feature {
-    /// The number of its coefficients.
-    pub fn width(&self) -> usize {
-        self.coding.width()
+    /// A column whose values all have a coding of their own.
+    pub fn new(column: impl Into<String>, coding: Coding) -> Feature {
+        Feature { column: column.into(), coding, substitutes: Substitutes::default() }
     }
 
-    /// True if the feature has this level, or if it is not text.
+    /// The number of its coefficients.
+    pub fn width(&self) -> usize {
+        self.coding.width() + usize::from(self.substitutes.indicator().is_some())
+    }
+
+    /// The center and scale of each coefficient; that of the indicator of missing values comes last.
+    pub fn transform(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.coding.transform().chain(self.substitutes.indicator().map(|center| (center, 1.0)))
+    }
+
+    /// The names of its coefficients: the column, or `column=level`.
+    pub fn coefficient_names(&self) -> Vec<String> {
+        let of_level = |level: &str| format!("{}={level}", self.column);
+        match &self.coding {
+            Coding::Levels { levels, .. } => levels.iter().map(|level| of_level(level)).collect(),
+            Coding::Groups { .. } => Vec::new(),
+            _ => {
+                let indicator = self.substitutes.indicator().map(|_| of_level(MISSING_LEVEL));
+                std::iter::once(self.column.clone()).chain(indicator).collect()
+            }
+        }
+    }
+
+    /// True if the feature has this level, or treats all others alike, or is not text.
     pub(crate) fn knows(&self, level: &str) -> bool {
         match &self.coding {
             Coding::Levels { reference, levels, .. } => {
-                level == reference || levels.binary_search_by(|known| known.as_str().cmp(level)).is_ok()
+                self.substitutes.other.is_some()
+                    || level == reference
+                    || levels.binary_search_by(|known| known.as_str().cmp(level)).is_ok()
             }
             Coding::Groups { levels } => levels.binary_search_by(|known| known.as_str().cmp(level)).is_ok(),
             _ => true,
+        }
+    }
+
+    /// The coefficient that is 1 for a level, relative to the first; `None` for the reference. An error if there is none.
+    fn place_of(
+        &self,
+        levels: &[String],
+        reference: &str,
+        level: &str,
+    ) -> std::result::Result<Option<usize>, ()> {
+        let find = |level: &str| levels.binary_search_by(|known| known.as_str().cmp(level)).ok();
+        match (find(level), &self.substitutes.other) {
+            (Some(place), _) => Ok(Some(place)),
+            (None, _) if level == reference => Ok(None),
+            (None, Some(other)) => Ok(find(other)),
+            (None, None) => Err(()),
+        }
+    }
+
+    /// True if this value of the feature can be used: it is there, or has a substitute, and is finite and exact.
+    pub(crate) fn is_usable(&self, column: &Column, row: usize) -> bool {
+        column.is_usable(row) || (self.substitutes.missing.is_some() && column.is_missing(row))
+    }
+
+    /// The column with its substitutes in place of missing values and rare levels.
+    pub fn substituted(&self, column: &Column) -> Column {
+        match (column, &self.coding) {
+            (Column::Number(values), _) => match self.substitutes.missing {
+                Some(Substitute::Number { value: substitute, .. }) => {
+                    let value = |value: &f64| if is_missing(*value) { substitute } else { *value };
+                    Column::Number(values.iter().map(value).collect())
+                }
+                _ => column.clone(),
+            },
+            (Column::Text { codes, levels }, Coding::Levels { reference, levels: known, .. })
+                if !self.substitutes.is_none() =>
+            {
+                let mut text = TextBuilder::default();
+                let own: Vec<u32> = levels
+                    .iter()
+                    .map(|level| match (&self.substitutes.other, known.binary_search(level)) {
+                        (Some(other), Err(_)) if level != reference => text.code(other),
+                        _ => text.code(level),
+                    })
+                    .collect();
+                let missing = match &self.substitutes.missing {
+                    Some(Substitute::Level(level)) => text.code(level),
+                    _ => MISSING_CODE,
+                };
+                for code in codes.iter() {
+                    text.push_code(own.get(*code as usize).copied().unwrap_or(missing));
+                }
+                text.finish()
+            }
+            _ => column.clone(),
         }
     }
 }
@@ -260,17 +387,13 @@ impl Encoding {
     /// The names of the coefficients: `intercept`, the column, or `column=level`; with a formula those of its terms.
     pub fn coefficient_names(&self) -> Vec<String> {
         let intercept = self.intercept.then(|| INTERCEPT.to_string());
-        if let Some(design) = &self.design {
-            return intercept.into_iter().chain(design.names()).collect();
+        match &self.design {
+            Some(design) => intercept.into_iter().chain(design.names()).collect(),
+            None => intercept
+                .into_iter()
+                .chain(self.features.iter().flat_map(Feature::coefficient_names))
+                .collect(),
         }
-        let features = self.features.iter().flat_map(|feature| match &feature.coding {
-            Coding::Levels { levels, .. } => {
-                levels.iter().map(|level| format!("{}={level}", feature.column)).collect()
-            }
-            Coding::Groups { .. } => Vec::new(),
-            _ => vec![feature.column.clone()],
-        });
-        intercept.into_iter().chain(features).collect()
     }
 
     /// The names of the coefficients, checked to be distinct.
@@ -304,10 +427,7 @@ impl Encoding {
         let intercept = self.intercept.then_some((0.0, 1.0));
         let terms = self.design.iter().flat_map(Design::columns).map(|column| (column.center, column.scale));
         let features = if self.design.is_some() { &[][..] } else { &self.features };
-        intercept
-            .into_iter()
-            .chain(terms)
-            .chain(features.iter().flat_map(|feature| feature.coding.transform()))
+        intercept.into_iter().chain(terms).chain(features.iter().flat_map(Feature::transform))
     }
 
     /// Coefficients on the user's scale: `β_j = θ_j / scale_j`, and the intercept `β_0 = θ_0 − Σ θ_j center_j / scale_j`. Without an
@@ -347,6 +467,35 @@ impl Encoding {
             rows.chunks_mut(design.width()).enumerate().for_each(|(r, row)| tile.copy_row(r, row));
         }
         Ok(Some(values))
+    }
+
+    /// The first row with a value that cannot be used, and the number of its column. The label must be there; a feature may have a
+    /// substitute.
+    pub(crate) fn first_unusable(&self, block: &Block) -> Option<(usize, usize)> {
+        let first = |(number, column): (usize, &Column)| {
+            let is_usable = |row: usize| match self.features.get(number) {
+                Some(feature) => feature.is_usable(column, row),
+                None => column.is_usable(row),
+            };
+            (0..block.len).find(|&row| !is_usable(row)).map(|row| (row, number))
+        };
+        block.columns.iter().enumerate().filter_map(first).min()
+    }
+
+    /// True if levels that are not listed are grouped.
+    pub(crate) fn groups_levels(&self) -> bool {
+        self.features.iter().any(|feature| feature.substitutes.other.is_some())
+    }
+
+    /// True if missing values or rare levels have substitutes.
+    pub(crate) fn has_substitutes(&self) -> bool {
+        self.features.iter().any(|feature| !feature.substitutes.is_none())
+    }
+
+    /// The rows of a block of features in which a value cannot be used.
+    pub(crate) fn unusable_rows(&self, block: &Block) -> impl Iterator<Item = usize> {
+        let columns = || self.features.iter().zip(&block.columns);
+        (0..block.len).filter(move |&row| columns().any(|(feature, column)| !feature.is_usable(column, row)))
     }
 
     /// Returns an error for a row whose label is neither of the two values.
@@ -411,7 +560,7 @@ impl Encoding {
             0,
         )? {
             Input::None => Ok(Raw::Levels(&[], Vec::new())),
-            Input::Number { values, .. } => Ok(Raw::Numbers(values)),
+            Input::Number { values, .. } | Input::Filled { values, .. } => Ok(Raw::Numbers(values)),
             Input::Levels { codes, lanes, .. } => {
                 let Coding::Levels { reference, levels, .. } = &feature.coding else {
                     return Ok(Raw::Levels(codes, Vec::new()));
@@ -449,10 +598,21 @@ enum Input<'a> {
         center: f64,
         factor: f64,
     },
+    /// Like `Number`, with `substitute` in place of missing values; the next lane shows where they are, minus the `indicator`.
+    Filled {
+        values: &'a [f64],
+        lane: usize,
+        center: f64,
+        factor: f64,
+        substitute: f64,
+        indicator: Option<f64>,
+    },
     /// `lanes` maps each code of the block to the lane that is 1, or to `None` for the reference.
     Levels {
         codes: &'a [u32],
         lanes: Vec<Option<usize>>,
+        /// The lane that is 1 where the value is missing.
+        missing: Option<usize>,
         first: usize,
         width: usize,
         /// What is subtracted from each lane; empty if nothing is.
@@ -470,23 +630,25 @@ impl<'a> Input<'a> {
     ) -> Result<Input<'a>> {
         match (&feature.coding, column) {
             (Coding::Number { center, scale }, Column::Number(values)) => {
-                Ok(Input::Number { values, lane, center: *center, factor: 1.0 / scale })
+                Ok(Input::number(feature, values, lane, *center, 1.0 / scale))
             }
             (Coding::Indicator { center }, Column::Number(values)) => {
-                Ok(Input::Number { values, lane, center: *center, factor: 1.0 })
+                Ok(Input::number(feature, values, lane, *center, 1.0))
             }
-            (Coding::Boolean, Column::Number(values)) => {
-                Ok(Input::Number { values, lane, center: 0.0, factor: 1.0 })
-            }
+            (Coding::Boolean, Column::Number(values)) => Ok(Input::number(feature, values, lane, 0.0, 1.0)),
             (Coding::Levels { reference, levels, centers }, Column::Text { codes, levels: own }) => {
+                let missing = match &feature.substitutes.missing {
+                    Some(Substitute::Level(level)) => levels.binary_search(level).ok().map(|at| lane + at),
+                    _ => None,
+                };
                 let lanes = own
                     .iter()
                     .enumerate()
-                    .map(|(code, level)| match levels.binary_search(level) {
-                        Ok(position) => Ok(Some(lane + position)),
-                        Err(_) if level == reference || unseen == Unseen::Reference => Ok(None),
+                    .map(|(code, level)| match feature.place_of(levels, reference, level) {
+                        Ok(place) => Ok(place.map(|place| lane + place)),
+                        Err(()) if unseen == Unseen::Reference => Ok(None),
                         // A dictionary may have levels that no row has.
-                        Err(_) => match codes.iter().position(|&own| own as usize == code) {
+                        Err(()) => match codes.iter().position(|&own| own as usize == code) {
                             Some(row) => {
                                 Err(unseen_level(&feature.column, level, &row_name(block.position(row))))
                             }
@@ -494,7 +656,7 @@ impl<'a> Input<'a> {
                         },
                     })
                     .collect::<Result<Vec<_>>>()?;
-                Ok(Input::Levels { codes, lanes, first: lane, width: levels.len(), centers })
+                Ok(Input::Levels { codes, lanes, missing, first: lane, width: levels.len(), centers })
             }
             (
                 Coding::Number { .. } | Coding::Indicator { .. } | Coding::Boolean,
@@ -519,6 +681,15 @@ impl<'a> Input<'a> {
                 help: Some(Remedy::ReadAsText(None).into()),
             }
             .into()),
+        }
+    }
+
+    fn number(feature: &Feature, values: &'a [f64], lane: usize, center: f64, factor: f64) -> Input<'a> {
+        match feature.substitutes.missing {
+            Some(Substitute::Number { value: substitute, indicator }) => {
+                Input::Filled { values, lane, center, factor, substitute, indicator }
+            }
+            _ => Input::Number { values, lane, center, factor },
         }
     }
 }
@@ -761,7 +932,23 @@ impl Input<'_> {
                     }
                 }
             }
-            Input::Levels { codes, lanes, first, width, centers } => {
+            Input::Filled { values, lane, center, factor, substitute, indicator } => {
+                let values = &values[rows.clone()];
+                let own = &mut z[*lane];
+                own[rows.len()..].fill(0.0);
+                for ((z, value), y) in own.iter_mut().zip(values).zip(y.iter()) {
+                    let value = if is_missing(*value) { substitute } else { value };
+                    *z = (value - center) * factor * y;
+                }
+                if let Some(center) = indicator {
+                    let shown = &mut z[lane + 1];
+                    shown[rows.len()..].fill(0.0);
+                    for ((z, value), y) in shown.iter_mut().zip(values).zip(y.iter()) {
+                        *z = (f64::from(u8::from(is_missing(*value))) - center) * y;
+                    }
+                }
+            }
+            Input::Levels { codes, lanes, missing, first, width, centers } => {
                 let z = &mut z[*first..first + width];
                 z.fill(Lane::ZERO);
                 for (z, center) in z.iter_mut().zip(*centers) {
@@ -771,7 +958,7 @@ impl Input<'_> {
                     }
                 }
                 for (r, code) in codes[rows].iter().enumerate() {
-                    if let Some(Some(lane)) = lanes.get(*code as usize) {
+                    if let Some(lane) = lanes.get(*code as usize).unwrap_or(missing) {
                         z[lane - first][r] += y[r];
                     }
                 }
@@ -783,7 +970,7 @@ impl Input<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::block::{Segment, TextBuilder};
+    use crate::data::block::{MISSING, Segment};
 
     fn encoding() -> Encoding {
         Encoding {
@@ -796,15 +983,15 @@ mod tests {
             intercept: true,
             groups: Vec::new(),
             features: vec![
-                Feature { column: "age".into(), coding: Coding::Number { center: 40.0, scale: 10.0 } },
-                Feature {
-                    column: "city".into(),
-                    coding: Coding::Levels {
+                Feature::new("age", Coding::Number { center: 40.0, scale: 10.0 }),
+                Feature::new(
+                    "city",
+                    Coding::Levels {
                         reference: "B".into(),
                         levels: vec!["A".into(), "C".into()],
                         centers: Vec::new(),
                     },
-                },
+                ),
             ],
             unseen: Unseen::Error,
             design: None,
@@ -944,7 +1131,7 @@ mod tests {
     #[test]
     fn an_encoding_survives_json() {
         let unseen = Encoding { unseen: Unseen::Reference, ..encoding() };
-        for encoding in [encoding(), centred(), unseen] {
+        for encoding in [encoding(), centred(), with_substitutes(), unseen] {
             let text = serde_json::to_string(&encoding).expect("json");
             assert_eq!(serde_json::from_str::<Encoding>(&text).expect("an encoding"), encoding);
             let bytes = rmp_serde::to_vec(&encoding).expect("bytes");
@@ -960,6 +1147,62 @@ mod tests {
         assert_eq!(serde_json::from_str::<Encoding>(text).expect("an encoding"), encoding());
         let boolean = serde_json::from_str::<Coding>(r#""boolean""#).expect("a coding");
         assert_eq!((boolean.is_standardized(), boolean), (false, Coding::Boolean));
+    }
+
+    /// The encoding with substitutes: an indicator for the age, and one level for missing and one for rare cities.
+    fn with_substitutes() -> Encoding {
+        let mut encoding = encoding();
+        encoding.features[0].substitutes.missing =
+            Some(Substitute::Number { value: 45.0, indicator: Some(0.25) });
+        let levels = ["(missing)", "A", "other"].map(str::to_string);
+        encoding.features[1].coding =
+            Coding::Levels { reference: "B".into(), levels: levels.into(), centers: Vec::new() };
+        encoding.features[1].substitutes =
+            Substitutes { missing: Some(Substitute::Level("(missing)".into())), other: Some("other".into()) };
+        encoding
+    }
+
+    #[test]
+    fn substitutes_are_used_for_missing_values_and_rare_levels() {
+        let encoding = with_substitutes();
+        let names = ["intercept", "age", "age=(missing)", "city=(missing)", "city=A", "city=other"];
+        assert_eq!(encoding.coefficient_names(), names);
+        let mut city = TextBuilder::default();
+        [Some("A"), None, Some("Z"), Some("B")].into_iter().for_each(|level| city.push(level));
+        let ages = vec![50.0, MISSING, f64::NAN, 30.0];
+        let labels = Column::Number(vec![1.0, 1.0, 0.0, 1.0].into());
+        let columns = vec![Column::Number(ages.into()), city.finish(), labels];
+        let block = Block::new(0, 0, Segment { columns, len: 4 });
+        assert_eq!(encoding.first_unusable(&block), None);
+        let encoder = encoding.encoder(&block).expect("an encoder");
+        let mut scratch = encoder.scratch();
+        let tile = encoder.tile(0, &mut scratch);
+        let expected = [
+            [1.0, 1.0, -0.25, 0.0, 1.0, 0.0],
+            [1.0, 0.5, 0.75, 1.0, 0.0, 0.0],
+            [-1.0, -0.5, -0.75, 0.0, 0.0, -1.0],
+            [1.0, -1.0, -0.25, 0.0, 0.0, 0.0],
+        ];
+        for (row, expected) in expected.iter().enumerate() {
+            let mut z = vec![0.0; 6];
+            tile.copy_row(row, &mut z);
+            assert_eq!(z, expected, "row {row}");
+        }
+        let substituted = encoding.features.iter().zip(&block.columns).map(|(feature, column)| {
+            let column = feature.substituted(column);
+            (0..4).map(|row| column.show(row)).collect::<Vec<_>>().join(" ")
+        });
+        assert_eq!(substituted.collect::<Vec<_>>(), ["50 45 45 30", "'A' '(missing)' 'other' 'B'"]);
+        // Without substitutes, the same values cannot be used.
+        let mut without = encoding.clone();
+        without.features[1].substitutes.missing = None;
+        assert_eq!(without.first_unusable(&block), Some((1, 1)));
+        without.features[0].substitutes.missing = None;
+        assert_eq!(without.first_unusable(&block), Some((1, 0)));
+        let theta = [0.3, -1.2, 0.5, 0.7, 0.1, 0.2];
+        let beta = encoding.to_user_scale(&theta);
+        let on_model_scale = theta[0] + theta[1] * 0.5 + theta[2] * 0.75;
+        assert!((beta[0] + beta[1] * 45.0 + beta[2] - on_model_scale).abs() < 1e-12);
     }
 
     #[test]

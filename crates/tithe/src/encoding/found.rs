@@ -27,6 +27,8 @@ pub(super) struct ColumnFound {
     pub(super) levels: Levels,
     pub(super) numbers: Numbers,
     pub(super) not_positive: Option<(u64, f64)>,
+    /// The total weight of the rows in which text is missing.
+    pub(super) missing_mass: f64,
 }
 
 /// The unusable values of a column.
@@ -75,7 +77,10 @@ pub(super) fn text_column(
                 *mass += weights.map_or(1.0, |weights| weights[row]);
                 first.get_or_insert(row);
             }
-            None => found.unusable.add(block, row, MISSING_CODE == code, false),
+            None => {
+                found.missing_mass += weights.map_or(1.0, |weights| weights[row]);
+                found.unusable.add(block, row, MISSING_CODE == code, false);
+            }
         }
     }
     for (level, (mass, first)) in levels.iter().zip(by_code) {
@@ -87,7 +92,7 @@ pub(super) fn text_column(
 }
 
 pub(super) fn number_feature(block: &Block, values: &[f64], moments: Moments) -> ColumnFound {
-    let unusable = if moments.squares.is_finite() {
+    let unusable = if moments.squares.is_finite() && !moments.has_missing {
         UnusableValues::default()
     } else {
         UnusableValues::of(block, values)
@@ -166,6 +171,15 @@ impl UnusableValues {
         self.first = self.first.take().or(next.first);
     }
 
+    /// The same without missing values, if these are replaced.
+    pub(super) fn not_substituted(&self, is_substituted: bool) -> UnusableValues {
+        UnusableValues {
+            missing: if is_substituted { 0 } else { self.missing },
+            first: self.first.clone(),
+            ..*self
+        }
+    }
+
     pub(super) fn describe(&self, column: &str, row_name: impl Fn(u64) -> String) -> Option<String> {
         let kinds = [
             (self.missing, "missing"),
@@ -177,6 +191,9 @@ impl UnusableValues {
             .filter(|(count, _)| *count > 0)
             .map(|(count, kind)| format!("{count} {kind}"))
             .collect();
+        if counts.is_empty() {
+            return None;
+        }
         let row = row_name(*self.first.as_ref()?.positions.first()?);
         Some(format!("'{column}' ({}, the first in {row})", counts.join(", ")))
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::error::{ErrorKind, Result};
 use crate::data::block::{Block, Field, Kind};
 use crate::data::fingerprint::Fingerprint;
+use crate::data::source::dates::with_parts;
 use crate::data::source::{Input, OpenOptions, Source, open_inputs};
 use crate::data::table::{Roles, Table};
 use crate::encoding::{Coding, Encoding, LabelValue};
@@ -38,7 +39,7 @@ pub fn open_with(
         label: encoding.label.column.clone(),
         weight: encoding.weight.clone(),
         features: Some(encoding.features.iter().map(|feature| feature.column.clone()).collect()),
-        exclude: Vec::new(),
+        ..Roles::default()
     };
     Table::new(source, &roles)
 }
@@ -51,8 +52,10 @@ pub(crate) fn is_read_as_text(coding: &Coding) -> bool {
 pub(crate) struct Reopened {
     /// The columns as they were when first opened.
     pub stored: Vec<Field>,
-    /// The data with these columns read as text.
+    /// The data with these columns read as text. Parts of dates that are features follow its own columns.
     pub source: Box<dyn Source>,
+    /// The number of its own columns.
+    pub own: usize,
 }
 
 /// Opens data for an encoding. Only the columns themselves show which of them `text` must have read as text, so `open` is
@@ -65,7 +68,15 @@ pub(crate) fn open_with_text(
 ) -> Result<Reopened> {
     let features = options.features.or(encoding.highest_index());
     let mut options = OpenOptions { features, ..options.clone() };
+    let wanted: Vec<String> = encoding.features.iter().map(|feature| feature.column.clone()).collect();
+    let with_parts = |source: Box<dyn Source>| {
+        let kept: Vec<String> = source.fields().iter().map(|field| field.name.clone()).collect();
+        let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
+        with_parts(source, &[], &kept, &wanted)
+    };
     let source = open(&options)?;
+    let own = source.fields().len();
+    let source = with_parts(source)?;
     let stored = source.fields().to_vec();
     // Where the model has numbers, text that looks like numbers is read as such.
     let is_number = |name: &str| {
@@ -76,10 +87,15 @@ pub(crate) fn open_with_text(
         is_number(&field.name) && source.looks_numeric(*c).is_some() && !options.numbers.contains(&field.name)
     });
     options.numbers.extend(numbers.map(|(_, field)| field.name.clone()).collect::<Vec<_>>());
+    // Dates that the model has as levels.
+    let is_text = |name: &str| encoding.features.iter().any(|feature| feature.column == name);
+    let dates =
+        (0..stored.len()).filter(|&c| source.looks_like_dates(c).is_some() && is_text(&stored[c].name));
+    options.text.extend(dates.map(|c| stored[c].name.clone()).collect::<Vec<_>>());
     options.text.extend(text(&stored)?);
     options.text.sort();
     options.text.dedup();
-    Ok(Reopened { source: open(&options)?, stored })
+    Ok(Reopened { source: with_parts(open(&options)?)?, stored, own })
 }
 
 /// The number of rows and their fingerprint, which identify the data.

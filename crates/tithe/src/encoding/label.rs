@@ -1,5 +1,6 @@
 //! The label: its two classes, and which of them is positive.
 
+use super::answers::are_answers;
 use super::found::{ColumnFound, NUMBERS_KEPT, Seen};
 use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::data::block::{Field, Kind};
@@ -67,7 +68,7 @@ pub(super) fn label_values(field: &Field, found: &ColumnFound) -> Result<Vec<(La
         Kind::Boolean => numbers.map(|(v, seen)| (LabelValue::Boolean(*v != 0.0), *seen)).collect(),
         Kind::Number => numbers.map(|(v, seen)| (LabelValue::Number(*v), *seen)).collect(),
         Kind::Text => levels.map(|(level, seen)| (LabelValue::Text(level.clone()), *seen)).collect(),
-        Kind::Unsupported => return Err(unsupported(field)),
+        Kind::Time | Kind::Unsupported => return Err(unsupported(field)),
     };
     values.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(std::cmp::Ordering::Equal));
     Ok(values)
@@ -90,11 +91,11 @@ fn too_many_classes(listed: &str, seen: &[(LabelValue, Seen)], row_name: &dyn Fn
     format!("the label has more than two values: {listed}{more}")
 }
 
-/// The index of the larger of two labels, if they are text that represents numbers or booleans.
+/// The index of the positive one of two labels, if they are answers such as "no" and "yes" or text that represents numbers.
 fn larger(first: &LabelValue, second: &LabelValue) -> Option<usize> {
     let (first, second) = (first.to_string(), second.to_string());
-    if (&first[..], &second[..]) == ("false", "true") {
-        return Some(1);
+    if are_answers(&first, &second) || are_answers(&second, &first) {
+        return Some(usize::from(are_answers(&first, &second)));
     }
     let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
     let (first, second) = (number(&first)?, number(&second)?);
@@ -119,7 +120,9 @@ mod tests {
             [larger("0", "1"), larger("-1", "1"), larger("10", "9"), larger("false", "true")],
             [Some(1), Some(1), Some(0), Some(1)]
         );
-        for (first, second) in [("no", "yes"), ("1", "nan"), ("1", "1.0"), ("1", "true"), ("inf", "1")] {
+        let answers = [larger("No", "yes"), larger("ja", "nein"), larger("N", "Y"), larger("no", "Sí")];
+        assert_eq!(answers, [Some(1), Some(0), Some(1), Some(1)]);
+        for (first, second) in [("no", "maybe"), ("1", "nan"), ("1", "1.0"), ("1", "true"), ("inf", "1")] {
             assert_eq!(larger(first, second), None, "{first} {second}");
         }
     }

@@ -1,16 +1,22 @@
 //! From what the survey found to an encoding: learns a new one, or checks that a known one fits the data.
 
-use super::found::{ColumnFound, Found};
+use std::collections::BTreeMap;
+
+use super::answers::are_answers;
+use super::found::{ColumnFound, Found, Seen};
 use super::groups::{learn_groups, not_text};
 use super::label::{label, label_values, unsupported};
 use super::moments::Moments;
+use super::settings::OTHER_LEVEL;
 use super::usable::{no_rows, nothing_in, too_large};
 use crate::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
 use crate::data::block::{Field, Kind};
 use crate::data::table::Table;
 use crate::encoding::{
-    Coding, Encoding, EncodingSettings, Feature, GroupFactor, Standardize, Unseen, unseen_level,
+    Coding, Encoding, EncodingSettings, Feature, GroupFactor, MISSING_LEVEL, Standardize, Substitute, Unseen,
+    unseen_level,
 };
+use crate::engine::Missing;
 use crate::formula::{Formula, Syntax};
 
 /// The formula for the columns of a table.
@@ -48,6 +54,7 @@ pub(super) fn learn(
     table: &Table,
     found: &Found,
     settings: &EncodingSettings,
+    missing: Missing,
     checked: Result<()>,
     row_name: &dyn Fn(u64) -> String,
 ) -> Result<(Encoding, Vec<String>)> {
@@ -59,11 +66,23 @@ pub(super) fn learn(
     let mut warnings = Vec::new();
     let center = settings.is_centred(table.source().is_sparse());
     let mut features = Vec::with_capacity(table.features().len());
-    for (field, column) in table.features().iter().zip(&found.columns) {
+    let mut dates = Vec::new();
+    for (c, (field, column)) in table.features().iter().zip(&found.columns).enumerate() {
+        // All parts of a date are missing in the same rows, so one of them says so.
+        let date = table.computed_from(c);
+        let is_told = date.is_some_and(|date| dates.contains(&date));
+        dates.extend(date);
+        let missing = if is_told && missing == Missing::Indicator { Missing::Mean } else { missing };
         let is_group = settings.groups.iter().any(|factor| factor.column == field.name);
         let learnt = match is_group {
             true => groups(field, column),
-            false => feature(field, column, settings, center, &mut warnings),
+            false => {
+                coding(field, column, settings, center, missing, &mut warnings).and_then(|(coding, other)| {
+                    let mut feature = with_substitutes(field, column, coding, missing, found, center)?;
+                    feature.substitutes.other = other;
+                    Ok(feature)
+                })
+            }
         };
         match learnt {
             Ok(feature) => features.push(feature),
@@ -129,7 +148,7 @@ pub(super) fn fitting(
     for (feature, ColumnFound { moments: Moments { mass, mean, squares, .. }, .. }) in
         known.features.iter().zip(&found.columns)
     {
-        if let (true, Some((center, scale))) = (*mass > 0.0, feature.coding.transform().next()) {
+        if let (true, Some((center, scale))) = (*mass > 0.0, feature.transform().next()) {
             let far = ((mean - center).abs() + (squares / mass).sqrt()) / scale;
             // Text columns have mass 0.
             if !(far * far * mass).is_finite() {
@@ -168,16 +187,18 @@ fn groups(field: &Field, found: &ColumnFound) -> Result<Feature> {
     }
     let levels = found.levels.seen.keys().cloned().collect();
     let coding = learn_groups(&field.name, levels, found.levels.too_many)?;
-    Ok(Feature { column: field.name.clone(), coding })
+    Ok(Feature::new(field.name.clone(), coding))
 }
 
-fn feature(
+/// The coding of a column, and the level that represents its rare levels.
+fn coding(
     field: &Field,
     found: &ColumnFound,
     settings: &EncodingSettings,
     is_centred: bool,
+    missing: Missing,
     warnings: &mut Vec<String>,
-) -> Result<Feature> {
+) -> Result<(Coding, Option<String>)> {
     let column = field.name.clone();
     let constant = |warnings: &mut Vec<String>| {
         warnings.push(format!(
@@ -199,7 +220,7 @@ fn feature(
             }
         }
         Kind::Number => {
-            let Moments { mass, mean, squares, has_other_values } = found.moments;
+            let Moments { mass, mean, squares, has_other_values, .. } = found.moments;
             let sd = (squares / mass).sqrt();
             if sd == 0.0 && !is_intercept(mean) {
                 constant(warnings);
@@ -211,35 +232,74 @@ fn feature(
                 _ => Coding::Number { center, scale: 1.0 },
             }
         }
-        Kind::Text => levels(&column, found, settings, is_centred, warnings)?,
-        Kind::Unsupported => return Err(unsupported(field)),
+        Kind::Text => return levels(&column, found, settings, is_centred, missing, warnings),
+        Kind::Time | Kind::Unsupported => return Err(unsupported(field)),
     };
-    Ok(Feature { column, coding })
+    Ok((coding, None))
 }
 
-/// The coding of a text column. The reference is the most frequent level; of equally frequent ones the first alphabetically.
+/// The feature of a column, with what is used in place of its missing values.
+fn with_substitutes(
+    field: &Field,
+    column: &ColumnFound,
+    coding: Coding,
+    missing: Missing,
+    found: &Found,
+    is_centred: bool,
+) -> Result<Feature> {
+    let mut feature = Feature::new(field.name.clone(), coding);
+    if !missing.is_substituted() {
+        return Ok(feature);
+    }
+    let is_seen = column.unusable.missing > 0;
+    feature.substitutes.missing = Some(match &feature.coding {
+        Coding::Levels { reference, .. } => {
+            Substitute::Level(match is_seen && missing == Missing::Indicator {
+                true => MISSING_LEVEL.to_string(),
+                false => reference.clone(),
+            })
+        }
+        _ => {
+            let Moments { mass, mean, .. } = column.moments;
+            if mass == 0.0 {
+                let what = "has no value in any row".to_string();
+                let help = Some(Remedy::ExcludeColumn(Some(field.name.clone())).into());
+                return Err(ErrorKind::Column { column: field.name.clone(), what, help }.into());
+            }
+            let share = (1.0 - mass / found.picks.total).clamp(0.0, 1.0);
+            let center = if is_centred { share } else { 0.0 };
+            let indicator = (is_seen && missing == Missing::Indicator).then_some(center);
+            Substitute::Number { value: mean, indicator }
+        }
+    });
+    Ok(feature)
+}
+
+/// The coding of a text column. The reference is "no" if the other level is "yes", and otherwise the most frequent level; of equally
+/// frequent ones the first alphabetically.
 fn levels(
     column: &str,
     found: &ColumnFound,
     settings: &EncodingSettings,
     is_centred: bool,
+    missing: Missing,
     warnings: &mut Vec<String>,
-) -> Result<Coding> {
-    if found.levels.too_many {
-        return Err(ErrorKind::Column {
-            column: column.to_string(),
-            what: format!("has more than {} levels", settings.max_levels),
-            help: Some(Help::from([
-                Remedy::ExcludeColumn(Some(column.to_string())),
-                "group its levels".into(),
-                Remedy::RaiseLimit(Setting::MaxLevels),
-            ])),
-        }
-        .into());
+) -> Result<(Coding, Option<String>)> {
+    let mut seen = found.levels.seen.clone();
+    if missing == Missing::Indicator && found.missing_mass > 0.0 {
+        let first = found.unusable.first.as_ref().and_then(|row| row.positions.first().copied());
+        let missing = Seen { mass: found.missing_mass, first: first.unwrap_or(0) };
+        seen.entry(MISSING_LEVEL.to_string()).and_modify(|all| all.merge(missing)).or_insert(missing);
     }
-    let seen = &found.levels.seen;
+    let other = group_rare(&mut seen, settings.min_level_rows);
+    if found.levels.too_many || seen.len() > settings.max_levels {
+        return Err(too_many_levels(column, settings));
+    }
     let most_frequent = seen.iter().rev().max_by(|a, b| a.1.mass.total_cmp(&b.1.mass));
-    let reference = most_frequent.map_or(String::new(), |(level, _)| level.clone());
+    let reference = match seen.keys().find(|level| is_negative_answer(level, &seen)) {
+        Some(no) => no.clone(),
+        None => most_frequent.map_or(String::new(), |(level, _)| level.clone()),
+    };
     let levels: Vec<String> = seen.keys().filter(|level| **level != reference).cloned().collect();
     if levels.is_empty() {
         warnings.push(format!("column '{column}' has only the level '{reference}': it has no coefficient"));
@@ -250,5 +310,39 @@ fn levels(
         Standardize::Numeric if is_centred => levels.iter().map(mean).collect(),
         _ => Vec::new(),
     };
-    Ok(Coding::Levels { reference, levels, centers })
+    Ok((Coding::Levels { reference, levels, centers }, other))
+}
+
+fn too_many_levels(column: &str, settings: &EncodingSettings) -> Error {
+    let many = if settings.min_level_rows > 0 { " that are not rare" } else { "" };
+    ErrorKind::Column {
+        column: column.to_string(),
+        what: format!("has more than {} levels{many}", settings.max_levels),
+        help: Some(Help::from([
+            Remedy::ExcludeColumn(Some(column.to_string())),
+            Remedy::using("group rare levels", Setting::MinLevelRows),
+            Remedy::RaiseLimit(Setting::MaxLevels),
+        ])),
+    }
+    .into()
+}
+
+/// Groups the levels in fewer rows than `least` into [`OTHER_LEVEL`], and returns it. The level of missing values stays.
+fn group_rare(seen: &mut BTreeMap<String, Seen>, least: u64) -> Option<String> {
+    if least == 0 {
+        return None;
+    }
+    let is_rare = |(level, seen): &(&String, &Seen)| seen.mass < least as f64 && *level != MISSING_LEVEL;
+    let rare: Vec<String> = seen.iter().filter(is_rare).map(|(level, _)| level.clone()).collect();
+    for level in &rare {
+        let group = seen.remove(level)?;
+        seen.entry(OTHER_LEVEL.to_string()).and_modify(|all| all.merge(group)).or_insert(group);
+    }
+    (!rare.is_empty()).then(|| OTHER_LEVEL.to_string())
+}
+
+/// True if a level is "no" and the only other one, apart from missing values, is "yes".
+fn is_negative_answer(level: &str, seen: &BTreeMap<String, Seen>) -> bool {
+    let mut others = seen.keys().filter(|other| *other != level && *other != MISSING_LEVEL);
+    matches!((others.next(), others.next()), (Some(other), None) if are_answers(level, other))
 }

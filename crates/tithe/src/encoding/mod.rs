@@ -1,5 +1,6 @@
 //! The encoding of table columns as the model's points `z = y·x`, and the survey that learns it from the data.
 
+mod answers;
 mod check;
 mod coding;
 mod factor;

@@ -16,6 +16,8 @@ pub(crate) struct Moments {
     pub squares: f64,
     /// A value other than 0 and 1 occurs.
     pub has_other_values: bool,
+    /// A value that is not a number occurs; such values are left out.
+    pub has_missing: bool,
 }
 
 impl Moments {
@@ -23,10 +25,11 @@ impl Moments {
     pub fn merge(&mut self, next: Moments) {
         let squares = self.squares + next.squares;
         let has_other_values = self.has_other_values || next.has_other_values;
+        let has_missing = self.has_missing || next.has_missing;
         if self.mass == 0.0 || next.mass == 0.0 {
             // A part without mass does not change the sums, except that its squares may be NaN, which must be kept.
             let some = if self.mass == 0.0 { next } else { *self };
-            *self = Moments { squares, has_other_values, ..some };
+            *self = Moments { squares, has_other_values, has_missing, ..some };
             return;
         }
         let mass = self.mass + next.mass;
@@ -36,6 +39,7 @@ impl Moments {
         self.squares = squares + apart * apart * (self.mass * share);
         self.mass = mass;
         self.has_other_values = has_other_values;
+        self.has_missing = has_missing;
     }
 }
 
@@ -54,6 +58,8 @@ pub(super) struct MomentSums {
     squares: [f64; LANES],
     /// A value other than 0 and 1 occurs.
     has_other_values: bool,
+    /// A value that is not a number occurs.
+    has_missing: bool,
 }
 
 impl MomentSums {
@@ -74,6 +80,24 @@ impl MomentSums {
                         .any(|chunk| chunk.iter().fold(false, |found, value| found | is_other(value)))
                 },
             );
+    }
+
+    /// Adds rows, except those without a number.
+    fn add_present(&mut self, values: &[f64], weights: Option<&[f64]>) {
+        let has_missing = vectorized(
+            #[inline(always)]
+            || values.iter().fold(false, |found, value| found | value.is_nan()),
+        );
+        if !has_missing {
+            return self.add_rows(values, weights);
+        }
+        self.has_missing = true;
+        let is_there = |row: &usize| !values[*row].is_nan();
+        let there: Vec<usize> = (0..values.len()).filter(is_there).collect();
+        let pick = |from: &[f64]| there.iter().map(|&row| from[row]).collect::<Vec<f64>>();
+        if !there.is_empty() {
+            self.add_rows(&pick(values), weights.map(pick).as_deref());
+        }
     }
 
     /// Adds rows of weight 1. The number of rows must be a multiple of [`LANES`], except in the last call.
@@ -130,7 +154,8 @@ impl MomentSums {
     }
 
     pub fn moments(&self) -> Moments {
-        let Some(shift) = self.shift else { return Moments::default() };
+        let has_missing = self.has_missing;
+        let Some(shift) = self.shift else { return Moments { has_missing, ..Moments::default() } };
         let [mass, sum, squares] = [self.mass, self.sum, self.squares].map(|sums| sums.iter().sum::<f64>());
         let mean = sum / mass;
         // `max` turns NaN into 0; adding 0·squares restores NaN if the sum is not finite.
@@ -139,6 +164,7 @@ impl MomentSums {
             mean: shift + mean,
             squares: (squares - sum * mean).max(0.0) + 0.0 * squares,
             has_other_values: self.has_other_values,
+            has_missing,
         }
     }
 }
@@ -156,7 +182,7 @@ pub(super) fn sweep(
     let hashes = &mut hashes[..rows.len()];
     for (c, column) in block.columns.iter().enumerate() {
         if let (Column::Number(values), Some(sums)) = (column, sums.get_mut(c)) {
-            sums.add_rows(&values[rows.clone()], weights.map(|weights| &weights[rows.clone()]));
+            sums.add_present(&values[rows.clone()], weights.map(|weights| &weights[rows.clone()]));
         }
         hasher.add(c, rows.clone(), hashes);
     }

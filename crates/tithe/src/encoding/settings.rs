@@ -16,7 +16,7 @@ pub struct EncodingSettings {
     pub standardize: Standardize,
     /// The positive value of the label; needed only if the label is text.
     pub positive: Option<String>,
-    /// The largest number of levels of a text column.
+    /// The largest number of levels of a text column, after rare ones were grouped.
     pub max_levels: usize,
     /// The grouping factors of a hierarchical model. Their columns must be read as text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -29,6 +29,19 @@ pub struct EncodingSettings {
     /// The formula, such as `y ~ age * city + bs(income, df=5)`. It decides about the intercept. Without one, every feature is a term.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub formula: Option<String>,
+    /// Levels in fewer rows than this (by weight, if rows are weighted) are grouped into the level "other"; 0 groups none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub min_level_rows: u64,
+}
+
+/// The level that rare levels are grouped into.
+pub const OTHER_LEVEL: &str = "other";
+
+/// The largest number of levels that are counted before rare ones are grouped.
+const LEVELS_COUNTED: usize = 100_000;
+
+fn is_zero(rows: &u64) -> bool {
+    *rows == 0
 }
 
 impl Default for EncodingSettings {
@@ -42,6 +55,7 @@ impl Default for EncodingSettings {
             known: None,
             unseen: Unseen::Error,
             formula: None,
+            min_level_rows: 0,
         }
     }
 }
@@ -56,6 +70,12 @@ impl EncodingSettings {
     /// Whether columns are centred.
     pub(super) fn is_centred(&self, is_sparse: bool) -> bool {
         self.standardize != Standardize::None && self.intercept && !is_sparse
+    }
+
+    /// The number of levels of a text column that the survey counts.
+    pub(super) fn levels_counted(&self) -> usize {
+        let groups = self.min_level_rows > 0 || self.known.iter().any(Encoding::groups_levels);
+        if groups { LEVELS_COUNTED.max(self.max_levels) } else { self.max_levels }
     }
 
     #[doc(hidden)]

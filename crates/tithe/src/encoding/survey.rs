@@ -13,7 +13,7 @@ use super::moments::{MomentSums, Moments, sweep};
 use super::terms::collinear;
 use super::terms::learn::{TermSettings, with_formula};
 use super::usable::{check, no_rows, nothing_in};
-use crate::base::error::Result;
+use crate::base::error::{Error, Result, Setting};
 use crate::base::rng::{Purpose, Seed};
 use crate::data::block::{Block, Column, Field, Kind, RowSet, row_name};
 use crate::data::fingerprint::{Fingerprint, RowHasher, STRIP};
@@ -71,17 +71,21 @@ pub fn survey(
     let formula = settings.formula.as_deref().filter(|_| settings.known.is_none());
     let formula = formula.map(|text| expanded(text, table, &settings.groups)).transpose()?;
     let settings = &settings.with(formula.as_ref());
+    if settings.known.is_none() {
+        check_substitutes(settings, engine.missing())?;
+    }
     let most_levels = most_levels(table, settings);
     let pass = Survey { features, most_levels, races: Races::new(1000 * clusters), seed };
     let found = engine.run(&pass)?.ok_or_else(|| no_rows(nothing_in(table)))?;
     let row_name = |row| engine.row_name(row);
-    let checked = check(table, &found, engine.missing(), &row_name);
+    let missing = engine.missing();
+    let checked = check(table, &found, missing, settings.known.as_ref(), &row_name);
     let (encoding, warnings) = match &settings.known {
         Some(known) => {
             checked?;
             (fitting(known, settings.unseen, table, &found, &row_name)?, Vec::new())
         }
-        None => learn(table, &found, settings, checked, &row_name)?,
+        None => learn(table, &found, settings, missing, checked, &row_name)?,
     };
     let (encoding, warnings) = match &formula {
         Some(formula) => {
@@ -130,11 +134,29 @@ pub fn survey(
     })
 }
 
+/// Returns an error if values are to be replaced that a formula or a grouping factor uses as they are.
+fn check_substitutes(settings: &EncodingSettings, missing: Missing) -> Result<()> {
+    let is_plain = settings.formula.is_none() && settings.groups.is_empty();
+    if is_plain || !missing.is_substituted() && settings.min_level_rows == 0 {
+        return Ok(());
+    }
+    let (setting, what) = match missing.is_substituted() {
+        true => (
+            Setting::Missing,
+            "can only be error or drop with a formula or groups, which use values as they are",
+        ),
+        false => {
+            (Setting::MinLevelRows, "cannot be used with a formula or groups, which use levels as they are")
+        }
+    };
+    Err(Error::setting(setting, what))
+}
+
 /// The number of levels that each feature may have: a column of groups more than others.
 fn most_levels(table: &Table, settings: &EncodingSettings) -> Vec<usize> {
     let factors = settings.known.as_ref().map_or(&settings.groups, |known| &known.groups);
     let is_group = |name: &String| factors.iter().any(|factor| factor.column == *name);
-    let most = |field: &Field| if is_group(&field.name) { MOST_GROUPS } else { settings.max_levels };
+    let most = |field: &Field| if is_group(&field.name) { MOST_GROUPS } else { settings.levels_counted() };
     table.features().iter().map(most).collect()
 }
 
@@ -156,7 +178,7 @@ pub(crate) fn check_rows(
         seed: Seed(0),
     };
     let found = pass.visit(&mut pass.worker(), block)?;
-    check(table, &found, missing, &row_name)?;
+    check(table, &found, missing, known, &row_name)?;
     let Some(known) = known else { return Ok(()) };
     let encoding = fitting(known, settings.unseen, table, &found, &row_name)?;
     encoding.encoder(block).map(|_| ())
@@ -226,6 +248,7 @@ impl Pass for Survey {
             ours.levels.merge(theirs.levels, self.levels_kept(c));
             theirs.numbers.0.into_iter().for_each(|(value, seen)| ours.numbers.add(value, seen));
             ours.not_positive = ours.not_positive.or(theirs.not_positive);
+            ours.missing_mass += theirs.missing_mass;
         }
     }
 

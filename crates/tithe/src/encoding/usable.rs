@@ -5,31 +5,47 @@ use super::moments::Moments;
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::data::block::{Field, Kind, RowSet};
 use crate::data::table::Table;
+use crate::encoding::Encoding;
 use crate::engine::Missing;
 
 /// The number of columns that a message shows of a row with an unusable value.
 const ROW_SHOWN: usize = 8;
 
-/// Returns an error if the data has unusable values; one message lists all columns that have any.
+/// Returns an error if the data has unusable values; one message lists all columns that have any. A known encoding may have substitutes
+/// for missing values.
 pub(super) fn check(
     table: &Table,
     found: &Found,
     missing: Missing,
+    known: Option<&Encoding>,
     row_name: &dyn Fn(u64) -> String,
 ) -> Result<()> {
     if found.rows == 0 && found.rows_read > 0 {
         return Err(no_rows(format!(
-            "all {} rows were dropped: each has a missing, infinite or inexact value",
-            found.rows_read
+            "all {} rows were dropped: {}",
+            found.rows_read,
+            match missing.is_substituted() {
+                true => "none has a label",
+                false => "each has a missing, infinite or inexact value",
+            }
         )));
     }
+    let is_substituted = |column: usize| match known {
+        Some(known) => {
+            known.features.get(column).is_some_and(|feature| feature.substitutes.missing.is_some())
+        }
+        None => missing.is_substituted() && column < table.features().len(),
+    };
     let unusable: Vec<String> = table
         .fields()
         .iter()
         .zip(&found.columns)
-        .filter_map(|(field, column)| column.unusable.describe(&field.name, row_name))
+        .enumerate()
+        .filter_map(|(c, (field, column))| {
+            column.unusable.not_substituted(is_substituted(c)).describe(&field.name, row_name)
+        })
         .collect();
-    if missing == Missing::Error && !unusable.is_empty() {
+    if missing != Missing::Drop && !unusable.is_empty() {
         let mut what = format!("values that cannot be used in {}", unusable.join(", "));
         // A row that is not in a file is identified by its values.
         if table.source().files().is_empty()

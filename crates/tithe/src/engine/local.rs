@@ -207,9 +207,7 @@ impl<'a> LocalEngine<'a> {
         if let Some(part) = self.table.source().part() {
             block = block.of_part(part);
         }
-        if self.missing == Missing::Drop {
-            block = block.without_unusable_rows();
-        }
+        block = self.missing.in_use(block, self.table.features().len());
         run.visit(worker, &block, Origin::Unit(ticket));
         if let Some(cache) = &run.new_cache {
             let evicted = lock(cache).add(block);

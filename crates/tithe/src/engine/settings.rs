@@ -1,8 +1,9 @@
 //! Settings of the local engine, and the defaults for threads and block size.
 
 use crate::base::error::{Error, Result, Setting};
+use crate::data::block::Block;
 
-/// What to do with a row that has a missing, infinite or inexact value.
+/// What to do with rows that have missing, infinite or inexact values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(not(feature = "internals"), non_exhaustive)]
@@ -12,6 +13,27 @@ pub enum Missing {
     Error,
     /// Skip such rows, and count them.
     Drop,
+    /// Use the mean in place of missing numbers, with a coefficient for "missing"; missing text is a level. Rows without a label are
+    /// skipped.
+    Indicator,
+    /// Use the mean in place of missing numbers, and the reference level in place of missing text. Rows without a label are skipped.
+    Mean,
+}
+
+impl Missing {
+    /// True if missing values of features are replaced.
+    pub(crate) fn is_substituted(self) -> bool {
+        matches!(self, Missing::Indicator | Missing::Mean)
+    }
+
+    /// The rows of a block that are in use; the label is its column `features`.
+    pub(crate) fn in_use(self, block: Block, features: usize) -> Block {
+        match self {
+            Missing::Error => block,
+            Missing::Drop => block.without_unusable_rows(),
+            Missing::Indicator | Missing::Mean => block.without_missing_from(features),
+        }
+    }
 }
 
 /// Settings of the local engine. Only `missing` and `block_rows` change results.

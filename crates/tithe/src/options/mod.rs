@@ -127,6 +127,8 @@ pub struct ColumnOptions {
     pub features: Option<Vec<String>>,
     /// Columns to exclude.
     pub exclude: Vec<String>,
+    /// Columns of text that are dates, besides those that look like dates.
+    pub dates: Vec<String>,
     /// The positive value of the label.
     pub positive: Option<String>,
     /// Whether the model has an intercept (default: true).
@@ -137,7 +139,9 @@ pub struct ColumnOptions {
     pub max_levels: Option<usize>,
     /// Effects that vary by group, such as `1 + price | shop`.
     pub groups: Option<String>,
-    /// What to do with rows that have a missing value (default: report an error).
+    /// Levels in fewer rows than this are grouped into one (default: none are).
+    pub min_level_rows: Option<u64>,
+    /// What to do with missing values (default: report an error).
     pub missing: Option<Missing>,
     /// An encoding to use instead of learning one from the data.
     pub known: Option<Encoding>,
@@ -208,7 +212,13 @@ impl ColumnOptions {
                 Some(columns)
             }
         };
-        Ok(Roles { label, weight: self.weight.clone(), features, exclude: self.exclude.clone() })
+        Ok(Roles {
+            label,
+            weight: self.weight.clone(),
+            features,
+            exclude: self.exclude.clone(),
+            dates: self.dates.clone(),
+        })
     }
 
     /// The features, with the columns of groups and of varying slopes among them.
@@ -247,6 +257,7 @@ impl ColumnOptions {
             max_levels: self.max_levels.unwrap_or(usual.max_levels),
             formula: self.formula()?.and(self.formula.clone()),
             groups: self.group_factors()?,
+            min_level_rows: self.min_level_rows.unwrap_or(usual.min_level_rows),
             ..usual
         };
         if let Some(known) = &self.known {
@@ -259,7 +270,7 @@ impl ColumnOptions {
         Ok(settings)
     }
 
-    /// What to do with rows that have a missing value.
+    /// What to do with missing values.
     pub fn missing(&self) -> Missing {
         self.missing.unwrap_or_default()
     }
@@ -530,7 +541,13 @@ impl FromStr for Missing {
     type Err = Error;
 
     fn from_str(word: &str) -> Result<Missing> {
-        one_of(Setting::Missing, word, &[("error", Missing::Error), ("drop", Missing::Drop)])
+        const CHOICES: [(&str, Missing); 4] = [
+            ("error", Missing::Error),
+            ("drop", Missing::Drop),
+            ("indicator", Missing::Indicator),
+            ("mean", Missing::Mean),
+        ];
+        one_of(Setting::Missing, word, &CHOICES)
     }
 }
 

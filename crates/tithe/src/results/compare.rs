@@ -272,7 +272,7 @@ impl Pass for Scoring<'_> {
 
 /// Returns an error for a row with a value that cannot be used, which the scores need.
 pub(crate) fn require_usable(encoding: &Encoding, block: &Block) -> Result<()> {
-    let Some((row, column)) = block.first_unusable() else { return Ok(()) };
+    let Some((row, column)) = encoding.first_unusable(block) else { return Ok(()) };
     let features = encoding.features.iter().map(|feature| &feature.column);
     let mut names = features.chain([&encoding.label.column]).chain(&encoding.weight);
     Err(ErrorKind::Column {

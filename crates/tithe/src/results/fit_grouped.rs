@@ -321,13 +321,12 @@ mod tests {
 
     /// A model with an intercept and columns `x1`, `x2`, …, and effects that vary by `g`.
     fn encoding(columns: &[(f64, f64)], groups: usize, slopes: usize, correlated: bool) -> Encoding {
-        let number = |(at, &(center, scale)): (usize, &(f64, f64))| Feature {
-            column: format!("x{}", at + 1),
-            coding: Coding::Number { center, scale },
+        let number = |(at, &(center, scale)): (usize, &(f64, f64))| {
+            Feature::new(format!("x{}", at + 1), Coding::Number { center, scale })
         };
         let levels = (0..groups).map(|g| format!("{g:04}")).collect();
         let mut features: Vec<Feature> = columns.iter().enumerate().map(number).collect();
-        features.push(Feature { column: "g".into(), coding: Coding::Groups { levels } });
+        features.push(Feature::new("g", Coding::Groups { levels }));
         Encoding {
             label: Label {
                 column: "y".into(),

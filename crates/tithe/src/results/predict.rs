@@ -18,7 +18,7 @@ use crate::data::sink::{Output, RowFormat, RowWriter};
 use crate::data::source::{Input, OpenOptions, Source, open_inputs};
 pub use crate::encoding::Unseen;
 use crate::encoding::full_data::{Reopened, is_read_as_text, open_with_text};
-use crate::encoding::{Coding, Encoding, Scratch, stray_text};
+use crate::encoding::{Coding, Encoding, Feature, Scratch, stray_text};
 use crate::engine::thread_pool;
 use crate::results::fit::Fit;
 use crate::results::group_effects::{GroupEffects, TileGroups};
@@ -303,9 +303,9 @@ const HELP_NUMBER: &str = "the model has numbers in this column: repair the valu
 /// Which columns are read, and how they are written.
 struct Plan {
     source: Box<dyn Source>,
-    /// Positions of the copied columns in the source.
+    /// Positions in the source: the copied columns, then parts of dates that are features.
     columns: Vec<usize>,
-    /// For each feature, its position among the copied columns.
+    /// For each feature, its position among these.
     features: Vec<usize>,
     /// The copied columns, with the types that they are written as.
     copied: Vec<Field>,
@@ -340,17 +340,19 @@ impl Plan {
             Ok(text)
         };
         let open = |options: &OpenOptions| open_inputs(inputs.clone(), options);
-        let Reopened { stored: fields, source } = open_with_text(encoding, options, text, open)?;
+        let Reopened { stored: fields, source, own } = open_with_text(encoding, options, text, open)?;
         let columns: Vec<usize> =
             (0..fields.len()).filter(|&c| source.fields()[c].kind != Kind::Unsupported).collect();
         let copied: Vec<Field> = columns
             .iter()
+            .filter(|&&c| c < own)
             .map(|&c| Field {
                 data_type: written_type(&fields[c], format, is_feature(&fields[c])),
                 ..source.fields()[c].clone()
             })
             .collect();
-        let place = |name: &str| copied.iter().position(|field| field.name == name).unwrap_or_default();
+        let place =
+            |name: &str| columns.iter().position(|&c| source.fields()[c].name == name).unwrap_or_default();
         let features = encoding.features.iter().map(|feature| place(&feature.column)).collect();
         let names: Vec<&str> = copied.iter().map(|field| field.name.as_str()).collect();
         let added: Vec<String> = ADDED.iter().map(|name| free_name(name, &names)).collect();
@@ -401,15 +403,16 @@ impl<'a> FeatureReader<'a> {
     fn block(&mut self, segment: &Segment, place: &Place) -> Result<Block> {
         let mut columns = Vec::with_capacity(self.features.len());
         for (feature, &at) in self.encoding.features.iter().zip(self.features) {
-            columns.push(self.column(&feature.column, &feature.coding, &segment.columns[at], place)?);
+            columns.push(self.column(feature, &segment.columns[at], place)?);
         }
         Ok(Block::new(0, 0, Segment { columns, len: segment.len }))
     }
 
     /// The column of a feature; an error if one of its values rules a prediction out.
-    fn column(&mut self, name: &str, coding: &Coding, column: &Column, place: &Place) -> Result<Column> {
+    fn column(&mut self, feature: &Feature, column: &Column, place: &Place) -> Result<Column> {
+        let Feature { column: name, coding, .. } = feature;
         if self.incomplete == Incomplete::Error
-            && let Some(row) = (0..column.len()).find(|&row| !column.is_usable(row))
+            && let Some(row) = (0..column.len()).find(|&row| !feature.is_usable(column, row))
         {
             let what = match column {
                 Column::Number(values) if values[row].to_bits() == INEXACT.to_bits() => {
@@ -426,8 +429,8 @@ impl<'a> FeatureReader<'a> {
             return Err(place.error(row, name, what.to_string(), help));
         }
         match (coding, column) {
-            (Coding::Levels { reference, levels: known, .. }, Column::Text { codes, levels }) => {
-                let is_known = |level: &String| level == reference || known.binary_search(level).is_ok();
+            (Coding::Levels { reference, .. }, Column::Text { codes, levels }) => {
+                let is_known = |level: &String| feature.knows(level);
                 let is_strange: Vec<bool> = levels.iter().map(|level| !is_known(level)).collect();
                 let strange = |code: &u32| is_strange.get(*code as usize) == Some(&true);
                 // A dictionary may have levels that no row has.
@@ -551,7 +554,7 @@ impl<'a> ModelDraws<'a> {
             },
         );
         let mut empty = 0;
-        for row in block.unusable_rows() {
+        for row in encoding.unusable_rows(block) {
             predictions[row] = Prediction::EMPTY;
             empty += 1;
         }

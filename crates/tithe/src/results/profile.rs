@@ -82,6 +82,18 @@ pub struct NumberProfile {
     pub skewness: f64,
 }
 
+/// How the parts of a column of dates become features.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DateUse {
+    /// Without being named.
+    Detected,
+    /// If the column is named as one of dates.
+    Named,
+    /// Not at all: they are written in a way that is ambiguous or not known.
+    Unreadable,
+}
+
 /// Something about a column that matters for a model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "finding")]
@@ -101,10 +113,12 @@ pub enum ColumnFinding {
     Index,
     /// Almost every row has a value of its own.
     Identifier,
-    /// Text that contains dates or times.
+    /// Dates or times.
     Dates {
-        /// One of them.
+        /// One of them, or their type.
         example: String,
+        /// How their parts become features.
+        used: DateUse,
     },
     /// Text whose values are all numbers written for readers.
     LooksNumeric {
@@ -112,7 +126,10 @@ pub enum ColumnFinding {
         example: String,
     },
     /// More levels than a text column may have.
-    ManyLevels,
+    ManyLevels {
+        /// With this many rows at least per level, there are not too many; `None` if no number does that.
+        least: Option<u64>,
+    },
     /// Whole numbers that rather name something, such as postcodes: many rows per value, and no order that is evident.
     Codes,
     /// A long tail: a few values lie many standard deviations from the mean.
@@ -331,13 +348,20 @@ impl Seen {
             let seen = &self.columns[at];
             let profile = &mut profiles[c];
             seen.describe(profile, &fields[c], self.rows, max_levels);
+            for finding in &mut profile.findings {
+                if let ColumnFinding::Dates { used, .. } = finding
+                    && (fields[c].kind == Kind::Time || source.looks_like_dates(c).is_some())
+                {
+                    *used = DateUse::Detected;
+                }
+            }
             if let Some(other) = copied {
                 profile.findings.push(ColumnFinding::Copy { of: fields[columns[other]].name.clone() });
             }
             if let Some(example) = source.looks_numeric(c) {
                 // As numbers they are neither.
                 let is_level = |finding: &ColumnFinding| {
-                    matches!(finding, ColumnFinding::Identifier | ColumnFinding::ManyLevels)
+                    matches!(finding, ColumnFinding::Identifier | ColumnFinding::ManyLevels { .. })
                 };
                 profile.findings.retain(|finding| !is_level(finding));
                 profile.findings.push(ColumnFinding::LooksNumeric { example });
@@ -461,6 +485,9 @@ impl SeenColumn {
             profile.findings.push(ColumnFinding::Empty);
         } else if distinct == 1 && !self.too_many {
             profile.findings.push(ColumnFinding::Constant);
+        } else if field.kind == Kind::Time {
+            let example = field.data_type.to_string();
+            profile.findings.push(ColumnFinding::Dates { example, used: DateUse::Detected });
         } else if field.kind == Kind::Number {
             profile.findings.extend(self.about_numbers(there));
         } else if field.kind == Kind::Text {
@@ -468,11 +495,13 @@ impl SeenColumn {
             let dates = levels.iter().filter(|(level, _)| looks_like_date(level)).count();
             if dates as f64 > 0.9 * levels.len() as f64 {
                 let example = levels[0].0.clone();
-                profile.findings.push(ColumnFinding::Dates { example });
+                let is_read = crate::data::source::dates::parse(&example).is_some();
+                let used = if is_read { DateUse::Named } else { DateUse::Unreadable };
+                profile.findings.push(ColumnFinding::Dates { example, used });
             } else if is_distinct && there > 20 {
                 profile.findings.push(ColumnFinding::Identifier);
             } else if distinct > max_levels || self.too_many {
-                profile.findings.push(ColumnFinding::ManyLevels);
+                profile.findings.push(ColumnFinding::ManyLevels { least: least_rows(&levels, max_levels) });
             }
         }
     }
@@ -529,11 +558,20 @@ impl Level {
     }
 }
 
+/// The least number of rows of a level, of a few round numbers, that leaves at least two and at most half of the levels that are allowed.
+fn least_rows(levels: &[(&String, u64)], max_levels: usize) -> Option<u64> {
+    [5, 10, 20, 50, 100, 200, 500, 1000, 5000, 20_000].into_iter().find(|least| {
+        let frequent = levels.iter().filter(|(_, rows)| rows >= least).count();
+        (2..=max_levels / 2).contains(&frequent)
+    })
+}
+
 fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Number => "number",
         Kind::Boolean => "boolean",
         Kind::Text => "text",
+        Kind::Time => "date",
         Kind::Unsupported => "unsupported",
     }
 }

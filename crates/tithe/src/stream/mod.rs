@@ -241,7 +241,9 @@ impl Stream {
         if let Some(layout) = &stream.manifest.layout {
             for rows in &stream.pending {
                 // A third class among them is detected when the next rows are added.
-                let _ = stream.classes.add(&usable(rows, 0, settings.missing), layout.features, "");
+                let rows = Block::new(0, 0, rows.clone());
+                let usable = settings.missing.in_use(rows, layout.features);
+                let _ = stream.classes.add(&usable, layout.features, "");
             }
         }
         Ok(stream)
@@ -298,6 +300,28 @@ impl Stream {
         self.manifest.bad_rows = 0;
     }
 
+    /// The source with the parts of its dates as columns.
+    #[doc(hidden)]
+    pub fn with_date_parts(&self, source: Box<dyn Source>, wanted: &Roles) -> Result<Box<dyn Source>> {
+        let known = self.manifest.layout.is_some() || self.settings.build.encoding.known.is_some();
+        let roles = self.roles_for(wanted);
+        let kept = roles.features.iter().flatten().filter(|_| known).cloned().collect::<Vec<_>>();
+        roles.with_date_parts(source, &kept)
+    }
+
+    /// The roles that the stream or the given encoding has, or those that are wanted.
+    fn roles_for(&self, wanted: &Roles) -> Roles {
+        self.roles().unwrap_or_else(|| match &self.settings.build.encoding.known {
+            Some(encoding) => Roles {
+                label: encoding.label.column.clone(),
+                weight: wanted.weight.clone(),
+                features: Some(encoding.features.iter().map(|feature| feature.column.clone()).collect()),
+                ..Roles::default()
+            },
+            None => wanted.clone(),
+        })
+    }
+
     /// Checks the columns of a source and returns the positions of those to read. The first source defines them.
     #[doc(hidden)]
     pub fn take_columns(&mut self, source: &dyn Source, wanted: &Roles) -> Result<Vec<usize>> {
@@ -308,15 +332,7 @@ impl Stream {
         if let Some(encoding) = &self.settings.build.encoding.known {
             check_label(wanted, &encoding.label.column, "the encoding")?;
         }
-        let roles = self.roles().unwrap_or_else(|| match &self.settings.build.encoding.known {
-            Some(encoding) => Roles {
-                label: encoding.label.column.clone(),
-                weight: wanted.weight.clone(),
-                features: Some(encoding.features.iter().map(|feature| feature.column.clone()).collect()),
-                exclude: Vec::new(),
-            },
-            None => wanted.clone(),
-        });
+        let roles = self.roles_for(wanted);
         // The table checks the roles; it uses only the fields.
         let empty = Segment { columns: Vec::new(), len: 0 };
         let columns = Columns::of_rows(all.to_vec(), empty, 0, source.is_sparse());
@@ -422,11 +438,13 @@ impl Stream {
     #[doc(hidden)]
     pub fn push(&mut self, mut rows: Segment, observer: &dyn Observer) -> Result<()> {
         self.check_whole()?;
+        let missing = self.settings.missing;
+        let features = self.manifest.layout.as_ref().map_or(usize::MAX, |layout| layout.features);
         if let Some(replayed) = &mut self.replayed {
             let again = replayed.left.min(rows.len as u64) as usize;
             if again > 0 {
-                let again = usable(&rows.slice(0..again), 0, self.settings.missing);
-                replayed.fingerprint.merge(Fingerprint::of(&again));
+                let rows = Block::new(0, 0, rows.slice(0..again));
+                replayed.fingerprint.merge(Fingerprint::of(&missing.in_use(rows, features)));
             }
             replayed.left -= again as u64;
             rows = rows.slice(again..rows.len);
@@ -439,7 +457,7 @@ impl Stream {
         if rows.len == 0 {
             return Ok(());
         }
-        let usable = usable(&rows, self.manifest.rows, self.settings.missing);
+        let usable = missing.in_use(Block::new(0, self.manifest.rows, rows.clone()), features);
         self.classes = self.check(&usable)?;
         self.manifest.rows += rows.len as u64;
         self.manifest.rows_dropped += (rows.len - usable.len) as u64;
@@ -760,14 +778,8 @@ fn roles(layout: &Layout) -> Roles {
         features: Some(
             fields[..layout.features.min(fields.len())].iter().map(|field| field.name.clone()).collect(),
         ),
-        exclude: Vec::new(),
+        ..Roles::default()
     }
-}
-
-/// The rows that will be used, among rows that begin at a position.
-fn usable(rows: &Segment, first_row: u64, missing: Missing) -> Block {
-    let block = Block::new(0, first_row, rows.clone());
-    if missing == Missing::Drop { block.without_unusable_rows() } else { block }
 }
 
 /// The result of repairing a state.

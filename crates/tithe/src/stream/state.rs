@@ -53,7 +53,7 @@ impl FieldRecord {
         let plain = match self.kind {
             Kind::Text => DataType::Utf8,
             Kind::Boolean => DataType::Boolean,
-            Kind::Number | Kind::Unsupported => DataType::Float64,
+            Kind::Number | Kind::Time | Kind::Unsupported => DataType::Float64,
         };
         let data_type = self.data_type.parse().unwrap_or(plain);
         Field { name: self.name.clone(), kind: self.kind, data_type }

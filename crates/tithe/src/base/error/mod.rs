@@ -344,6 +344,7 @@ impl Error {
                 "repair the data".into(),
                 Remedy::ExcludeColumn(None),
                 Remedy::DropMissing,
+                Remedy::example("replace missing values", Setting::Missing, "indicator"),
             ])),
             ErrorKind::Io { .. }
             | ErrorKind::NoInput { .. }

@@ -12,6 +12,8 @@ pub enum Setting {
     Data,
     /// The format of the data.
     Format,
+    /// The format of the output.
+    OutputFormat,
     /// Whether the first line of a CSV file names the columns.
     Header,
     /// Columns to read as text.
@@ -48,6 +50,8 @@ pub enum Setting {
     MaxLevels,
     /// The effects that vary by group.
     Groups,
+    /// Least number of rows of a level.
+    MinLevelRows,
     /// What to do with missing values.
     Missing,
     /// What to do with levels that the encoding does not have.
@@ -163,6 +167,7 @@ macro_rules! names {
 names! {
     Data = "data",
     Format = "format",
+    OutputFormat = "output_format",
     Header = "header",
     Text = "text",
     Numbers = "numbers",
@@ -181,6 +186,7 @@ names! {
     Standardize = "standardize",
     MaxLevels = "max_levels",
     Groups = "groups",
+    MinLevelRows = "min_level_rows",
     Missing = "missing",
     Unseen = "unseen",
     Encoding = "encoding",

@@ -341,10 +341,7 @@ mod tests {
             weight: None,
             intercept: false,
             groups: Vec::new(),
-            features: vec![Feature {
-                column: "x".into(),
-                coding: Coding::Number { center: 0.0, scale: 1.0 },
-            }],
+            features: vec![Feature::new("x", Coding::Number { center: 0.0, scale: 1.0 })],
             unseen: Unseen::Error,
             design: None,
         };

@@ -93,13 +93,15 @@ pub(crate) fn to_arrow(field: &Field, column: &Column) -> ArrayRef {
         Column::Text { codes, levels } => Arc::new(StringArray::from_iter(
             codes.iter().map(|&code| levels.get(code as usize).map(String::as_str)),
         )),
-        Column::Number(values) if field.kind == Kind::Boolean => {
-            Arc::new(BooleanArray::from_iter(values.iter().map(|&value| Some(value != 0.0))))
-        }
+        Column::Number(values) if field.kind == Kind::Boolean => Arc::new(BooleanArray::from_iter(
+            values.iter().map(|&value| (!value.is_nan()).then_some(value != 0.0)),
+        )),
         Column::Number(values) => {
-            let numbers: ArrayRef = Arc::new(Float64Array::new(values.clone(), None));
+            let is_there = |value: &f64| !value.is_nan();
+            let nulls = (!values.iter().all(is_there)).then(|| values.iter().map(is_there).collect());
+            let numbers: ArrayRef = Arc::new(Float64Array::new(values.clone(), nulls));
             match arrow_cast::cast(&numbers, &field.data_type) {
-                Ok(cast) if cast.null_count() == 0 => cast,
+                Ok(cast) if cast.null_count() == numbers.null_count() => cast,
                 _ => numbers,
             }
         }

@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Decimal32Type, Decimal64Type, Decimal128Type, Float16Type, Float32Type, Float64Type,
-    Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Float16Type,
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_cast::cast;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
-use arrow_schema::{ArrowError, DataType, Schema};
+use arrow_schema::{ArrowError, DataType, Schema, TimeUnit};
 
 use crate::base::error::{Error, ErrorKind, Remedy, Result};
 use crate::base::machine::memory_limit;
@@ -41,13 +43,14 @@ fn kind_of(data_type: &DataType) -> Kind {
     match data_type {
         // Categories, with keys of any type.
         DataType::Dictionary(_, values) => match kind_of(values) {
-            Kind::Unsupported => Kind::Unsupported,
+            Kind::Unsupported | Kind::Time => Kind::Unsupported,
             Kind::Number | Kind::Boolean | Kind::Text => Kind::Text,
         },
         DataType::Boolean => Kind::Boolean,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Kind::Text,
         DataType::Null => Kind::Number,
         data_type if data_type.is_numeric() => Kind::Number,
+        DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => Kind::Time,
         _ => Kind::Unsupported,
     }
 }
@@ -160,6 +163,18 @@ pub(super) fn numbers(array: &ArrayRef) -> Decoded<Column> {
             Column::Number(truths.map(|truth| truth.map_or(MISSING, f64::from)).collect())
         }
         DataType::Null => Column::Number(vec![MISSING; array.len()].into()),
+        DataType::Date32 => map::<Date32Type>(array, |days| f64::from(days) * 86_400.0),
+        DataType::Date64 => map::<Date64Type>(array, |millis| millis as f64 / 1e3),
+        DataType::Timestamp(TimeUnit::Second, _) => map::<TimestampSecondType>(array, |time| time as f64),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => {
+            map::<TimestampMillisecondType>(array, |time| time as f64 / 1e3)
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            map::<TimestampMicrosecondType>(array, |time| time as f64 / 1e6)
+        }
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            map::<TimestampNanosecondType>(array, |time| time as f64 / 1e9)
+        }
         DataType::Dictionary(_, values) => return numbers(&cast(array, values)?),
         other => return Err(ArrowError::CastError(format!("values of type {other} cannot be used"))),
     })

@@ -128,6 +128,8 @@ pub(super) struct Delimited {
     data_start: u64,
     /// For each column of text whose values are all numbers written for readers, one of them.
     looks_numeric: Vec<Option<String>>,
+    /// For each column of text whose values are all dates, whether they have times of day.
+    looks_like_dates: Vec<Option<bool>>,
     /// For each column, whether it is read as numbers written for readers.
     formatted: Vec<bool>,
 }
@@ -184,6 +186,7 @@ impl Delimited {
             data_start: chunk_start + start as u64,
             formatted: vec![false; guesses.len()],
             looks_numeric: looks_numeric.collect(),
+            looks_like_dates: guesses.iter().map(|guess| guess.looks_like_dates()).collect(),
         };
         Ok(TextPart { file, format, fields, undecided })
     }
@@ -225,9 +228,14 @@ impl TextFormat for Delimited {
         self.looks_numeric.get(column)?.as_deref()
     }
 
+    fn looks_like_dates(&self, column: usize) -> Option<bool> {
+        *self.looks_like_dates.get(column)?
+    }
+
     fn set_formatted(&mut self, column: usize, is_formatted: bool) -> bool {
         self.formatted[column] = is_formatted;
         self.looks_numeric[column] = None;
+        self.looks_like_dates[column] = None;
         true
     }
 
@@ -283,7 +291,7 @@ fn guess_from(guess: &mut Guess, sample: &mut Option<String>, text: &[u8], notat
         guess.formatted();
         sample.get_or_insert_with(|| shown(text));
     } else {
-        guess.word();
+        guess.text(text);
     }
 }
 

@@ -152,7 +152,7 @@ fn agree(parts: &mut [Box<dyn Part>]) -> Result<Vec<Field>> {
                 data_type = match wanted.kind {
                     Kind::Number => DataType::Float64,
                     Kind::Text => DataType::Utf8,
-                    Kind::Boolean | Kind::Unsupported => data_type,
+                    Kind::Boolean | Kind::Time | Kind::Unsupported => data_type,
                 };
             }
         }
@@ -199,6 +199,7 @@ pub(super) fn in_words(kind: Kind) -> &'static str {
         Kind::Number => "numbers",
         Kind::Boolean => "true or false",
         Kind::Text => "text",
+        Kind::Time => "dates",
         Kind::Unsupported => "something that cannot be used",
     }
 }
@@ -222,6 +223,12 @@ impl Source for Files {
 
     fn looks_numeric(&self, column: usize) -> Option<String> {
         self.parts.iter().find_map(|part| part.looks_numeric(column)).map(str::to_string)
+    }
+
+    fn looks_like_dates(&self, column: usize) -> Option<bool> {
+        let has_time: Option<Vec<bool>> =
+            self.parts.iter().map(|part| part.looks_like_dates(column)).collect();
+        has_time.map(|parts| parts.contains(&true))
     }
 
     fn scan(&self, columns: &[usize]) -> Result<Box<dyn Scan>> {

@@ -10,6 +10,10 @@ pub(super) struct Guess {
     words: usize,
     /// Those of the words that are numbers with a percent sign, a currency or separated thousands.
     formatted: usize,
+    /// Those of the words that are dates.
+    dates: usize,
+    /// Those of the dates that have a time of day.
+    times: usize,
 }
 
 impl Guess {
@@ -23,6 +27,25 @@ impl Guess {
 
     pub fn word(&mut self) {
         self.words += 1;
+    }
+
+    /// Adds text that is neither a number nor a truth value.
+    pub fn text(&mut self, text: &[u8]) {
+        self.word();
+        // Text that does not begin and end like a date need not be examined further.
+        if text.len() < 8 || !text.iter().any(u8::is_ascii_digit) {
+            return;
+        }
+        if let Some((_, has_time)) = std::str::from_utf8(text).ok().and_then(super::dates::parse) {
+            self.dates += 1;
+            self.times += usize::from(has_time);
+        }
+    }
+
+    /// If it is a column of text whose values are all dates: whether they have times of day.
+    pub fn looks_like_dates(self) -> Option<bool> {
+        let are_dates = self.dates > 0 && self.dates == self.words && self.numbers + self.truths == 0;
+        are_dates.then_some(self.times > 0)
     }
 
     pub fn formatted(&mut self) {

@@ -241,6 +241,10 @@ impl Source for Live {
         self.part.is_sparse()
     }
 
+    fn looks_like_dates(&self, column: usize) -> Option<bool> {
+        self.part.looks_like_dates(column)
+    }
+
     fn scan(&self, columns: &[usize]) -> Result<Box<dyn Scan>> {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(reader) = reader else {

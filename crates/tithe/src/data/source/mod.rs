@@ -7,6 +7,7 @@ mod arrow;
 mod batch;
 mod chunk;
 mod csv;
+pub(crate) mod dates;
 mod files;
 mod format;
 mod guess;
@@ -24,6 +25,7 @@ pub mod partition;
 mod row;
 mod text;
 mod token;
+mod windows;
 
 pub(crate) use csv::READ_AS_NUMBERS;
 pub use format::Format;
@@ -63,6 +65,16 @@ pub trait Source: Send + Sync {
 
     /// A value of a column of text whose values are all numbers written for readers, such as `8 %` or `$1,200`.
     fn looks_numeric(&self, _column: usize) -> Option<String> {
+        None
+    }
+
+    /// For a column of text whose first values are all dates: whether they have times of day.
+    fn looks_like_dates(&self, _column: usize) -> Option<bool> {
+        None
+    }
+
+    /// The name of the column that this one is computed from, if it is not a column of the data itself.
+    fn computed_from(&self, _column: usize) -> Option<&str> {
         None
     }
 

@@ -1,4 +1,4 @@
-//! NDJSON files: one flat JSON object per line, whose keys are the columns.
+//! NDJSON files: one JSON object per line, whose keys are the columns; the keys of an object in it follow its own key and a dot.
 
 use std::hash::RandomState;
 use std::path::Path;
@@ -24,6 +24,8 @@ const EXACT: u64 = super::token::EXACT as u64;
 /// The format of a file of JSON objects.
 pub(super) struct Ndjson {
     refuse_late_keys: bool,
+    /// For each column of text whose values are all dates, whether they have times of day.
+    looks_like_dates: Vec<Option<bool>>,
 }
 
 impl Ndjson {
@@ -69,13 +71,23 @@ impl Ndjson {
         }
         let fields = names.into_iter().zip(&seen).map(|(name, seen)| field(name, seen.kind())).collect();
         let undecided = seen.iter().map(Seen::is_undecided).collect();
-        let format = Ndjson { refuse_late_keys: options.refuse_late_keys };
+        let looks_like_dates = seen.iter().map(Seen::looks_like_dates).collect();
+        let format = Ndjson { refuse_late_keys: options.refuse_late_keys, looks_like_dates };
         Ok(TextPart { file, format, fields, undecided })
     }
 }
 
 impl TextFormat for Ndjson {
     type Parser = Plan;
+
+    fn looks_like_dates(&self, column: usize) -> Option<bool> {
+        *self.looks_like_dates.get(column)?
+    }
+
+    fn set_formatted(&mut self, column: usize, is_formatted: bool) -> bool {
+        self.looks_like_dates[column] = None;
+        !is_formatted
+    }
 
     fn parser(&self, file: &TextFile, fields: &[Field], columns: &[usize]) -> Plan {
         Plan {
@@ -99,13 +111,17 @@ impl Seen {
             Value::Null => {}
             Value::Bool(_) => self.guess.truth(),
             Value::Number(_) => self.guess.number(),
-            Value::String(_) => self.guess.word(),
+            Value::String(text) => self.guess.text(text.as_bytes()),
             Value::Array(_) | Value::Object(_) => self.has_others = true,
         }
     }
 
     fn kind(self) -> Kind {
         if self.has_others { Kind::Unsupported } else { self.guess.kind() }
+    }
+
+    fn looks_like_dates(&self) -> Option<bool> {
+        self.guess.looks_like_dates().filter(|_| !self.has_others)
     }
 
     fn is_undecided(&self) -> bool {
@@ -151,11 +167,37 @@ impl<'de> Deserialize<'de> for UniqueKeys {
 }
 
 fn object(path: &Path, row: u64, line: &[u8]) -> Result<Map<String, Value>> {
-    serde_json::from_slice(line).map(|UniqueKeys(object)| object).map_err(|error| {
+    let parsed = serde_json::from_slice(line).map(|UniqueKeys(object)| object);
+    let flat = parsed.and_then(|object| match object.values().any(Value::is_object) {
+        true => flattened(object),
+        false => Ok(object),
+    });
+    flat.map_err(|error| {
         let what = format!("is not a JSON object ({error})");
         let help = Some("write one flat JSON object per line".into());
         ErrorKind::Cell { path: path.to_path_buf(), row, column: None, what, help }.into()
     })
+}
+
+/// The object with the entries of the objects in it: `{"a": {"b": 1}}` is `{"a.b": 1}`.
+fn flattened(object: Map<String, Value>) -> serde_json::Result<Map<String, Value>> {
+    let mut flat = Map::new();
+    // The parser bounds the depth.
+    for (key, value) in object {
+        let entries: Vec<(String, Value)> = match value {
+            Value::Object(inner) => {
+                flattened(inner)?.into_iter().map(|(own, value)| (format!("{key}.{own}"), value)).collect()
+            }
+            value => vec![(key, value)],
+        };
+        for (key, value) in entries {
+            if flat.contains_key(&key) {
+                return Err(serde::de::Error::custom(format!("'{key}' has two values")));
+            }
+            flat.insert(key, value);
+        }
+    }
+    Ok(flat)
 }
 
 /// Which columns are read; shared by all units of a scan.

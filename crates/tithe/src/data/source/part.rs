@@ -44,6 +44,11 @@ pub(super) trait Part: Send + Sync {
         None
     }
 
+    /// For a column of text whose first values are all dates: whether they have times of day.
+    fn looks_like_dates(&self, _column: usize) -> Option<bool> {
+        None
+    }
+
     /// True if zeros are not stored.
     fn is_sparse(&self) -> bool {
         false

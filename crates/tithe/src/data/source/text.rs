@@ -11,6 +11,7 @@ use super::chunk::{Chunk, Chunker};
 use super::input::{Compression, Input};
 use super::part::{Part, check_columns, not_delimited};
 use super::row::Fault;
+use super::windows::AsUtf8;
 use super::{Scan, Unit};
 use crate::base::error::{Error, ErrorKind, Result};
 use crate::data::block::{Field, Kind, Segment};
@@ -33,7 +34,13 @@ impl TextFile {
 
     /// The chunks of the file from its first byte on.
     pub fn chunks(&self) -> Result<Chunks> {
-        Ok(self.chunks_by(Chunker::new(self.compression.decompress(&self.input)?, self.quoting, self.chunk)))
+        let mut reader = self.compression.decompress(&self.input)?;
+        // Only delimited text is written by spreadsheets; JSON is UTF-8.
+        if self.quoting {
+            let failed = |error| self.compression.failure(self.input.path(), error);
+            reader = Box::new(AsUtf8::new(reader).map_err(failed)?);
+        }
+        Ok(self.chunks_by(Chunker::new(reader, self.quoting, self.chunk)))
     }
 
     /// The chunks of a reader that may be slow: rows are passed on as soon as they are complete.
@@ -70,7 +77,7 @@ pub(super) fn field(name: String, kind: Kind) -> Field {
     let data_type = match kind {
         Kind::Boolean => DataType::Boolean,
         Kind::Text => DataType::Utf8,
-        Kind::Number => DataType::Float64,
+        Kind::Number | Kind::Time => DataType::Float64,
         Kind::Unsupported => DataType::Binary,
     };
     Field { name, kind, data_type }
@@ -122,6 +129,11 @@ pub(super) trait TextFormat: Send + Sync {
 
     /// A value of a column of text whose values are all numbers written for readers.
     fn looks_numeric(&self, _column: usize) -> Option<&str> {
+        None
+    }
+
+    /// For a column of text whose first values are all dates: whether they have times of day.
+    fn looks_like_dates(&self, _column: usize) -> Option<bool> {
         None
     }
 
@@ -190,6 +202,10 @@ impl<F: TextFormat> Part for TextPart<F> {
 
     fn looks_numeric(&self, column: usize) -> Option<&str> {
         self.format.looks_numeric(column)
+    }
+
+    fn looks_like_dates(&self, column: usize) -> Option<bool> {
+        self.format.looks_like_dates(column)
     }
 
     fn scan(&self, columns: &[usize], _first_row: Option<u64>) -> Result<Box<dyn Scan>> {

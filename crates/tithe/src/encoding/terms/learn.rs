@@ -161,7 +161,7 @@ fn transform(
     settings: &TermSettings,
     warnings: &mut Vec<String>,
 ) -> Result<(f64, f64)> {
-    let Moments { mass, mean, squares, has_other_values } = *moments;
+    let Moments { mass, mean, squares, has_other_values, .. } = *moments;
     let sd = (squares / mass).sqrt();
     if !(sd * sd * mass).is_finite() || !(mean * mean).is_finite() {
         return Err(ErrorKind::Column {

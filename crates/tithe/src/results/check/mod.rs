@@ -1,4 +1,8 @@
-//! Checks how well a posterior predicts labelled rows: discrimination, scores and calibration, in one pass and bounded memory.
+//! Checks how well a posterior predicts labelled rows: discrimination, scores, calibration, predictive checks of groups, leave-one-out
+//! cross-validation and average marginal effects, in one pass and bounded memory.
+
+mod groups;
+pub mod loo;
 
 use std::borrow::Cow;
 
@@ -12,9 +16,14 @@ use crate::encoding::full_data::Identity;
 use crate::encoding::{Encoding, LabelValue, Scratch};
 use crate::engine::Engine;
 use crate::engine::pass::Pass;
+use crate::mcmc::diagnostics::quantile;
 use crate::model::likelihood::margins;
 use crate::results::compare::require_usable;
 use crate::results::fit::Fit;
+pub use groups::LevelCheck;
+use groups::LevelSums;
+pub use loo::Loo;
+use loo::Sample;
 
 /// Bins of the predicted log-odds from −20 to 20. Two rows in the same bin count as ties for the AUC.
 const BINS: usize = 8_000;
@@ -27,11 +36,13 @@ pub struct CheckSettings {
     pub draws: usize,
     /// The number of groups of the calibration curve.
     pub groups: usize,
+    /// The number of rows that are left out one by one; 0 for none.
+    pub loo_rows: usize,
 }
 
 impl Default for CheckSettings {
     fn default() -> CheckSettings {
-        CheckSettings { draws: 400, groups: 10 }
+        CheckSettings { draws: 400, groups: 10, loo_rows: 1000 }
     }
 }
 
@@ -59,6 +70,27 @@ pub struct Check {
     pub brier_of_rate: f64,
     /// The calibration curve: groups of about equal size, from the lowest predictions to the highest.
     pub calibration: Vec<CalibrationGroup>,
+    /// The ROC curve: false positive rate and true positive rate, from (0, 0) to (1, 1).
+    pub roc: Vec<[f64; 2]>,
+    /// Posterior predictive checks of the levels of text columns.
+    pub levels: Vec<LevelCheck>,
+    /// Average marginal effects of the coefficients but the intercept.
+    pub effects: Vec<MarginalEffect>,
+    /// Leave-one-out cross-validation; `None` if these are not the rows that the posterior was fitted to, or rows have weights.
+    pub loo: Option<Loo>,
+}
+
+/// By how much the probability changes on average over the rows if a column grows by one unit: the mean of `β p (1 − p)`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MarginalEffect {
+    /// The coefficient.
+    pub name: String,
+    /// Posterior mean.
+    pub mean: f64,
+    /// 5 % quantile.
+    pub lower: f64,
+    /// 95 % quantile.
+    pub upper: f64,
 }
 
 /// Rows with similar predictions.
@@ -96,13 +128,25 @@ pub fn check(engine: &impl Engine, fit: &Fit, settings: &CheckSettings) -> Resul
     let all: Vec<&[f64]> = fit.draws.rows().collect();
     let theta: Vec<Vec<f64>> =
         (0..wanted).map(|s| fit.encoding.from_user_scale(all[s * count / wanted])).collect();
-    let pass = Checking { encoding: Cow::Borrowed(&fit.encoding), theta: Cow::Borrowed(&theta) };
+    // The weights of rows are not numbers of rows, so such rows cannot be left out one by one.
+    let loo_rows = if fit.encoding.weight.is_some() { 0 } else { settings.loo_rows };
+    let pass = Checking { encoding: Cow::Borrowed(&fit.encoding), theta: Cow::Borrowed(&theta), loo_rows };
     let sums = engine.run(&pass)?.unwrap_or_default();
     if sums.identity.rows == 0 {
         return Err(ErrorKind::NoRows { what: "there are no rows to check".to_string() }.into());
     }
     let fitted = Identity { rows: fit.basis.rows(), fingerprint: fit.basis.fingerprint() };
-    Ok(sums.summary(wanted, settings.groups, fitted))
+    let mut found = sums.summary(wanted, settings.groups, fitted);
+    let names = fit.draws.names.iter().enumerate().skip(usize::from(fit.encoding.intercept));
+    found.effects = names
+        .map(|(j, name)| sums.effect(name, (0..wanted).map(|s| all[s * count / wanted][j]).collect()))
+        .collect();
+    if found.same_data && loo_rows > 0 {
+        let theta: Vec<Vec<f64>> = all.iter().map(|beta| fit.encoding.from_user_scale(beta)).collect();
+        let CheckSums { sample, identity, log_loss, squared_log_loss, .. } = sums;
+        found.loo = engine.install(|| sample.estimate(&theta, identity.rows, -log_loss, squared_log_loss));
+    }
+    Ok(found)
 }
 
 /// The pass that compares predictions with labels.
@@ -110,6 +154,8 @@ pub fn check(engine: &impl Engine, fit: &Fit, settings: &CheckSettings) -> Resul
 pub(crate) struct Checking<'a> {
     encoding: Cow<'a, Encoding>,
     theta: Cow<'a, [Vec<f64>]>,
+    /// The number of rows to sample.
+    loo_rows: usize,
 }
 
 /// Weighted sums over rows.
@@ -118,6 +164,12 @@ pub(crate) struct CheckSums {
     identity: Identity,
     log_loss: f64,
     brier: f64,
+    /// `Σ (ln p)²` for the observed labels.
+    squared_log_loss: f64,
+    /// For each draw `Σ p (1 − p)`.
+    slopes: Vec<f64>,
+    levels: LevelSums,
+    sample: Sample,
     /// For each bin of predictions: weight of the positive rows, weight of the negative rows, and weighted sum of the predictions.
     bins: Vec<[f64; 3]>,
 }
@@ -137,11 +189,23 @@ impl Pass for Checking<'_> {
         self.encoding.check_labels(block)?;
         let is_positive = positives(&self.encoding, block);
         let encoder = self.encoding.unlabelled_encoder(block)?;
-        let mut sums =
-            CheckSums { identity: Identity::of(block), bins: vec![[0.0; 3]; BINS], ..CheckSums::default() };
+        let mut sums = CheckSums {
+            identity: Identity::of(block),
+            bins: vec![[0.0; 3]; BINS],
+            slopes: vec![0.0; self.theta.len()],
+            levels: LevelSums::new(&self.encoding, block, self.theta.len()),
+            sample: Sample::new(self.loo_rows),
+            ..CheckSums::default()
+        };
         for (t, labels) in is_positive.chunks(TILE).enumerate() {
-            sums.add(&encoder.tile(t, scratch), labels, &self.theta);
+            let tile = encoder.tile(t, scratch);
+            let log_densities = sums.add(&tile, labels, &self.theta, t * TILE);
+            for (r, log_density) in log_densities.into_iter().enumerate().filter(|_| self.loo_rows > 0) {
+                let sign = if labels[r] { 1.0 } else { -1.0 };
+                sums.sample.add(&tile, r, sign, block.position(t * TILE + r), log_density);
+            }
         }
+        sums.levels.forget_rows();
         Ok(sums)
     }
 
@@ -149,6 +213,10 @@ impl Pass for Checking<'_> {
         state.identity.merge(next.identity);
         state.log_loss += next.log_loss;
         state.brier += next.brier;
+        state.squared_log_loss += next.squared_log_loss;
+        state.slopes.iter_mut().zip(next.slopes).for_each(|(our, their)| *our += their);
+        state.levels.merge(next.levels);
+        state.sample.merge(next.sample);
         for (ours, theirs) in state.bins.iter_mut().zip(next.bins) {
             ours.iter_mut().zip(theirs).for_each(|(our, their)| *our += their);
         }
@@ -172,28 +240,40 @@ fn positives(encoding: &Encoding, block: &Block) -> Vec<bool> {
 }
 
 impl CheckSums {
-    /// Adds the rows `x` of a tile with their labels.
-    fn add(&mut self, tile: &Tile<'_>, labels: &[bool], theta: &[Vec<f64>]) {
+    /// Adds the rows `x` of a tile with their labels, and returns their log predictive densities; `first` is the first of them in the block.
+    fn add(&mut self, tile: &Tile<'_>, labels: &[bool], theta: &[Vec<f64>], first: usize) -> Vec<f64> {
         let (mut present, mut absent) = (Lane::ZERO, Lane::ZERO);
+        let (slopes, levels) = (&mut self.slopes, &mut self.levels);
         vectorized(
             #[inline(always)]
             || {
-                for theta in theta {
-                    let mut margin = Lane::ZERO;
+                for (s, theta) in theta.iter().enumerate() {
+                    let (mut margin, mut slope) = (Lane::ZERO, Lane::ZERO);
                     margins(tile, theta, &mut margin);
                     for r in 0..TILE {
                         // 1/(1+e^m) is the slope at m; both are summed, because 1 − p loses digits.
-                        absent[r] += softplus_and_slope(margin[r]).1;
-                        present[r] += softplus_and_slope(-margin[r]).1;
+                        let (no, yes) = (softplus_and_slope(margin[r]).1, softplus_and_slope(-margin[r]).1);
+                        absent[r] += no;
+                        present[r] += yes;
+                        (margin[r], slope[r]) = (yes, tile.w[r] * yes * no);
                     }
+                    if let Some(sum) = slopes.get_mut(s) {
+                        *sum += slope.iter().sum::<f64>();
+                    }
+                    levels.keep_draw(s, &margin);
                 }
             },
         );
         let draws = theta.len() as f64;
+        let mut log_densities = Vec::with_capacity(labels.len());
         for (r, &is_positive) in labels.iter().enumerate() {
             let (w, p, q) = (tile.w[r], present[r] / draws, absent[r] / draws);
             let (likelihood, miss) = if is_positive { (p, q) } else { (q, p) };
-            self.log_loss -= w * ln(likelihood.max(f64::MIN_POSITIVE));
+            let log_density = ln(likelihood.max(f64::MIN_POSITIVE));
+            self.log_loss -= w * log_density;
+            self.squared_log_loss += w * log_density * log_density;
+            log_densities.push(log_density);
+            self.levels.add_row(first + r, r, w, is_positive, p * q);
             self.brier += w * miss * miss;
             let place = (ln(p / q) + LARGEST_LOG_ODDS) / (2.0 * LARGEST_LOG_ODDS) * BINS as f64;
             // NaN and numbers that are too small become 0.
@@ -201,6 +281,40 @@ impl CheckSums {
             bin[usize::from(!is_positive)] += w;
             bin[2] += w * p;
         }
+        log_densities
+    }
+
+    /// The average marginal effect of a coefficient with these draws.
+    fn effect(&self, name: &str, beta: Vec<f64>) -> MarginalEffect {
+        let mass: f64 = self.bins.iter().map(|bin| bin[0] + bin[1]).sum();
+        let mut effects: Vec<f64> =
+            beta.iter().zip(&self.slopes).map(|(beta, slope)| beta * slope / mass).collect();
+        effects.sort_by(f64::total_cmp);
+        MarginalEffect {
+            name: name.to_string(),
+            mean: effects.iter().sum::<f64>() / effects.len() as f64,
+            lower: quantile(&effects, 0.05),
+            upper: quantile(&effects, 0.95),
+        }
+    }
+
+    /// At most 100 points of the ROC curve, and (0, 0).
+    fn roc(&self, positive: f64, negative: f64) -> Vec<[f64; 2]> {
+        if positive == 0.0 || negative == 0.0 {
+            return Vec::new();
+        }
+        let mut curve = vec![[0.0, 0.0]];
+        let (mut hits, mut alarms, mut last) = (0.0, 0.0, 0.0);
+        for bin in self.bins.iter().rev() {
+            (hits, alarms) = (hits + bin[0], alarms + bin[1]);
+            let [x, y] = [alarms / negative, hits / positive];
+            // Steps of one fiftieth in either direction.
+            if x + y >= last + 0.02 || (bin[0] + bin[1] > 0.0 && x + y >= 2.0 - 1e-12) {
+                last = x + y;
+                curve.push([x.min(1.0), y.min(1.0)]);
+            }
+        }
+        curve
     }
 
     fn summary(&self, draws: usize, groups: usize, fitted: Identity) -> Check {
@@ -225,6 +339,10 @@ impl CheckSums {
             brier: self.brier / mass,
             brier_of_rate: rate * (1.0 - rate),
             calibration: self.calibration(mass, groups),
+            roc: self.roc(positive, negative),
+            levels: self.levels.checks(),
+            effects: Vec::new(),
+            loo: None,
         }
     }
 
@@ -281,7 +399,7 @@ mod tests {
                 (z[0][r], w[r]) = ((p / (1.0 - p)).ln(), 1.0);
             }
             let labels: Vec<bool> = chunk.iter().map(|(_, label)| *label).collect();
-            sums.add(&Tile { z: &z, w: &w, len: chunk.len() }, &labels, &[vec![1.0]]);
+            sums.add(&Tile { z: &z, w: &w, len: chunk.len() }, &labels, &[vec![1.0]], 0);
         }
         sums
     }
@@ -308,6 +426,9 @@ mod tests {
         let brier = rows.iter().map(|(p, y)| (p - f64::from(u8::from(*y))).powi(2)).sum::<f64>() / n;
         assert!((found.log_loss - log_loss).abs() < 1e-12 && (found.brier - brier).abs() < 1e-12);
         assert_eq!(found.calibration.len(), 10);
+        assert!((found.roc.len() > 50) && found.roc.last() == Some(&[1.0, 1.0]), "{:?}", found.roc);
+        let area: f64 = found.roc.windows(2).map(|p| (p[1][0] - p[0][0]) * (p[0][1] + p[1][1]) / 2.0).sum();
+        assert!((area - auc).abs() < 2e-3, "{area} {auc}");
         let mut sorted = rows.clone();
         sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
         for (group, rows) in found.calibration.iter().zip(sorted.chunks(300)) {
