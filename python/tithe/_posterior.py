@@ -50,8 +50,8 @@ class VerifyOptions(CorrectOptions, total=False):
         Option(
             None,
             optional(whole),
-            "Number of draws to evaluate, evenly spaced; by default as many as the verdict needs: 400, or more where "
-            "the importance weights are not reliable yet or the verdict is a close one.",
+            "Number of draws to evaluate, evenly spaced; by default 400, and more if the importance weights are "
+            "unreliable or the verdict is close.",
         ),
     ]
 

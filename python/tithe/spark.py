@@ -68,7 +68,7 @@ Join: TypeAlias = "Callable[[bytes, Sequence[bytes]], bytes]"
 
 #: Tasks per core if the workers read the files themselves.
 _TASKS_PER_CORE = 4
-#: The number of cores to assume with Spark Connect, which does not tell it.
+#: The number of cores to assume with Spark Connect, which does not report it.
 _CORES = 16
 #: The columns that :func:`predict` adds.
 _PREDICTED = ("probability", "probability_sd", "probability_lower", "probability_upper")

@@ -233,8 +233,8 @@ pub struct EngineArgs {
     #[arg(long, value_name = "N", help_heading = "Running")]
     pub threads: Option<usize>,
 
-    /// Memory for decoded rows, such as 4GiB. Rows that do not fit are read again in each pass. Decoding, and models of D
-    /// coefficients with about 32 D² bytes per thread, need memory on top [default: half of what the process may use].
+    /// Memory for decoded rows, such as 4GiB. Rows that do not fit are read again in each pass. Each thread needs additional
+    /// memory: for decoding, and about 32 D² bytes for D coefficients [default: half of what the process may use].
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, help_heading = "Running")]
     pub memory: Option<u64>,
 
@@ -330,7 +330,7 @@ pub struct BuildArgs {
     #[arg(long, value_name = "NATS", allow_negative_numbers = true, conflicts_with_all = ["size", "epsilon"])]
     pub kl: Option<f64>,
 
-    /// Treat a coreset that is too small as an error (exit code 1). The file is written all the same.
+    /// Treat a coreset that is too small as an error (exit code 1). The file is still written.
     #[arg(long)]
     pub strict: bool,
 
@@ -419,7 +419,7 @@ pub enum CentersArg {
 pub enum StandardizeArg {
     /// Centre and scale numbers; centre 0/1 columns and levels (the default).
     Numeric,
-    /// Centre and scale all columns of numbers, 0/1 columns too.
+    /// Centre and scale numbers and 0/1 columns.
     All,
     /// Use every column as it is.
     None,

@@ -724,7 +724,7 @@ fn output_that_cannot_be_written() {
         ),
         ("data.csv/core.parquet", "cannot write 'data.csv/core.parquet': Not a directory (os error 20)\n"),
         ("folder", "'folder' is a directory, not a file to write to\n  help: name another file with -o\n"),
-        // A pipe instead of a device, which a test must not endanger.
+        // A pipe instead of a device: a test must not write to devices.
         (
             "pipe",
             "'pipe' is not a regular file, so it cannot be replaced\n  help: name another file with -o\n",

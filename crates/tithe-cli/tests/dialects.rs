@@ -123,8 +123,8 @@ fn other_words_mean_missing_values() {
         .collect();
     scratch.write("data.csv", format!("x,s,y\n{rows}"));
     let line = "build data.csv --label y --size 20 --missing drop";
-    let told = record(&scratch, &format!("{line} --null-values -999,k.A. -o core.parquet"));
-    assert_eq!((&told["rows"], &told["rows_dropped"]), (&48.into(), &12.into()));
-    let told = record(&scratch, &format!("{line} -o core.parquet"));
-    assert_eq!((&told["rows"], &told["rows_dropped"]), (&60.into(), &0.into()));
+    let shown = record(&scratch, &format!("{line} --null-values -999,k.A. -o core.parquet"));
+    assert_eq!((&shown["rows"], &shown["rows_dropped"]), (&48.into(), &12.into()));
+    let shown = record(&scratch, &format!("{line} -o core.parquet"));
+    assert_eq!((&shown["rows"], &shown["rows_dropped"]), (&60.into(), &0.into()));
 }

@@ -188,9 +188,9 @@ fn a_watched_directory_with_a_damaged_part_is_no_crash_loop() {
         }
         child.kill().expect("killed");
         let output = child.wait_with_output().expect("output");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        let skipped = told.matches("warning: skipped: 'parts/b.arrows'").count();
-        assert_eq!(skipped, usize::from(turn == 0), "{told}");
+        let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+        let skipped = messages.matches("warning: skipped: 'parts/b.arrows'").count();
+        assert_eq!(skipped, usize::from(turn == 0), "{messages}");
     }
     scratch.succeed("stream --state state --snapshot -o core.parquet");
 }

@@ -68,8 +68,9 @@ fn levels_of_one_class_are_reported_if_the_label_is_known() {
         .collect();
     scratch.write("data.csv", format!("x,s,bought\n{rows}"));
     let text = scratch.succeed("inspect data.csv --label bought");
-    let told = "level 'always': all 4 rows have the label 'yes', so only the prior bounds its coefficient";
-    assert!(text.contains(told), "{text}");
+    let expected =
+        "level 'always': all 4 rows have the label 'yes', so only the prior bounds its coefficient";
+    assert!(text.contains(expected), "{text}");
     let refused = scratch.run("inspect data.csv --label nothing");
     assert_eq!(refused.code, Some(1), "{refused:?}");
 }

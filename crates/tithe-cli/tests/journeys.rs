@@ -232,8 +232,8 @@ fn zeros_and_ones_are_scaled_only_if_all_columns_are() {
     };
     let share_of_a = (0..400).filter(|row| row % 3 == 0).count() as f64 / 400.0;
     assert_eq!(codings(""), (json!({"indicator": {"center": 0.25}}), json!([share_of_a])));
-    let told = scratch.succeed("inspect core.parquet");
-    assert!(told.contains("flag: 0 or 1, centred (mean 0.25"), "{told}");
+    let shown = scratch.succeed("inspect core.parquet");
+    assert!(shown.contains("flag: 0 or 1, centred (mean 0.25"), "{shown}");
     let (flag, centers) = codings("--standardize all");
     let scale = flag["number"]["scale"].as_f64().expect("a scale");
     assert!((scale - f64::sqrt(0.25 * 0.75)).abs() < 1e-12 && centers.is_null(), "{flag} {centers}");

@@ -163,8 +163,8 @@ fn columns_of_zeros_and_ones_merge() {
     for level in ["a", "b", "c"] {
         assert!((frequency(&letter, level) - frequency(&all_letter, level)).abs() < 1e-12, "{level}");
     }
-    let told = scratch.run("merge b.parquet c.parquet -o never.parquet").err;
-    assert!(told.contains("column 'letter' is centred in the first and not in the second"), "{told}");
+    let shown = scratch.run("merge b.parquet c.parquet -o never.parquet").err;
+    assert!(shown.contains("column 'letter' is centred in the first and not in the second"), "{shown}");
 }
 
 /// The remedy works: rebuild the coreset with fewer levels.

@@ -35,8 +35,8 @@ fn run(scratch: &Scratch, dir: &str, emulator: Option<(&str, &str)>) {
         };
         let output = command.current_dir(scratch.dir()).args(line.split_whitespace()).output();
         let output = output.expect("the program runs");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{line} on {emulator:?}: {told}");
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line} on {emulator:?}: {messages}");
     }
 }
 

@@ -17,8 +17,8 @@ pub struct VerifyArgs {
     #[command(flatten)]
     pub data: DataArgs,
 
-    /// Number of draws to check, evenly spaced [default: as many as the verdict needs: 400, or more where the importance
-    /// weights are not reliable yet or the verdict is a close one].
+    /// Number of draws to check, evenly spaced [default: 400, and more if the importance weights are unreliable or the
+    /// verdict is close].
     #[arg(long, value_name = "S")]
     pub draws: Option<usize>,
 
@@ -79,7 +79,7 @@ pub struct CheckArgs {
     pub show: OutputArgs,
 }
 
-const LABELLED_DATA: &str = "Rows with the label: files, globs or directories, as for build; best those that the model was not fitted to";
+const LABELLED_DATA: &str = "Rows with the label: files, globs or directories, as for build; preferably rows that the model was not fitted to";
 
 /// `tithe certify`.
 #[derive(Debug, Args)]

@@ -335,26 +335,11 @@ fn read_draws(stored: &Stored<'_>, names: &[String], metadata: &Metadata) -> Res
         let what = format!("has {} draws where its metadata has {expected}", stored.rows());
         return Err(stored.damaged(what));
     }
-    let mut statistics: Vec<&str> = match sampler {
-        Sampler::Laplace => vec!["chain", "draw", "lp"],
-        Sampler::Mala { .. } => vec!["chain", "draw", "lp", "acceptance_rate", "step_size"],
-        Sampler::Nuts => vec![
-            "chain",
-            "draw",
-            "lp",
-            "acceptance_rate",
-            "step_size",
-            "energy",
-            "diverging",
-            "reached_max_treedepth",
-            "tree_depth",
-            "n_steps",
-        ],
-    };
+    let mut own = statistics_of(sampler).to_vec();
     if !metadata.groups.is_empty() {
-        statistics.push("log_likelihood");
+        own.push("log_likelihood");
     }
-    let own: Vec<String> = statistics.iter().map(|name| own_name(name, names)).collect();
+    let own: Vec<String> = own.iter().map(|name| own_name(name, names)).collect();
     let wanted: Vec<&str> = names.iter().chain(&own).map(String::as_str).collect();
     let (_, segment) = stored.columns(&wanted)?;
     let mut columns = Vec::with_capacity(wanted.len());
@@ -368,26 +353,9 @@ fn read_draws(stored: &Stored<'_>, names: &[String], metadata: &Metadata) -> Res
     let (coefficients, statistics) = columns.split_at(names.len());
     let chain = |c: usize| {
         let rows = c * per_chain..(c + 1) * per_chain;
-        let numbers = |at: usize| statistics[at][rows.clone()].to_vec();
-        let counts = |at: usize| statistics[at][rows.clone()].iter().map(|count| *count as u32).collect();
-        let truths = |at: usize| statistics[at][rows.clone()].iter().map(|truth| *truth == 1.0).collect();
-        let stats = match sampler {
-            Sampler::Laplace => Stats::Independent,
-            Sampler::Mala { .. } => {
-                Stats::Metropolis { acceptance_rate: numbers(3), step_size: statistics[4][rows.start] }
-            }
-            Sampler::Nuts => Stats::Hamiltonian {
-                acceptance_rate: numbers(3),
-                step_size: statistics[4][rows.start],
-                energy: numbers(5),
-                diverging: truths(6),
-                reached_max_treedepth: truths(7),
-                tree_depth: counts(8),
-                n_steps: counts(9),
-            },
-        };
         let theta = rows.clone().flat_map(|row| coefficients.iter().map(move |values| values[row])).collect();
-        Chain { theta, lp: numbers(2), stats }
+        let statistics: Vec<&[f64]> = statistics.iter().map(|values| &values[rows.clone()]).collect();
+        Chain { theta, lp: statistics[2].to_vec(), stats: chain_statistics(sampler, &statistics) }
     };
     let place = |row: usize| [(row / per_chain) as f64, (row % per_chain) as f64];
     if let Some(row) = (0..segment.len).find(|&row| [statistics[0][row], statistics[1][row]] != place(row)) {
@@ -397,10 +365,50 @@ fn read_draws(stored: &Stored<'_>, names: &[String], metadata: &Metadata) -> Res
     // The statistics only describe the draws, but a missing one is damage as well.
     let missing = statistics.iter().position(|values| values.iter().any(|value| value.is_nan()));
     if let Some(at) = missing.filter(|at| *at > 2) {
-        return Err(stored.damaged(format!("has lost values of its column '{}'", own[at])));
+        return Err(stored.damaged(format!("has missing values in its column '{}'", own[at])));
     }
     let log_likelihood =
         |c: usize| statistics.get(10).map(|values| values[c * per_chain..(c + 1) * per_chain].to_vec());
     let draws = Draws { names: names.to_vec(), chains: (0..chains).map(chain).collect() };
     Ok((draws, (0..chains).filter_map(log_likelihood).collect()))
+}
+
+/// The columns that are neither coefficients nor log-likelihoods.
+fn statistics_of(sampler: Sampler) -> &'static [&'static str] {
+    match sampler {
+        Sampler::Laplace => &["chain", "draw", "lp"],
+        Sampler::Mala { .. } => &["chain", "draw", "lp", "acceptance_rate", "step_size"],
+        Sampler::Nuts => &[
+            "chain",
+            "draw",
+            "lp",
+            "acceptance_rate",
+            "step_size",
+            "energy",
+            "diverging",
+            "reached_max_treedepth",
+            "tree_depth",
+            "n_steps",
+        ],
+    }
+}
+
+/// The statistics of a chain, from its rows of the columns of [`statistics_of`].
+fn chain_statistics(sampler: Sampler, columns: &[&[f64]]) -> Stats {
+    let numbers = |at: usize| columns[at].to_vec();
+    let counts = |at: usize| columns[at].iter().map(|count| *count as u32).collect();
+    let truths = |at: usize| columns[at].iter().map(|truth| *truth == 1.0).collect();
+    match sampler {
+        Sampler::Laplace => Stats::Independent,
+        Sampler::Mala { .. } => Stats::Metropolis { acceptance_rate: numbers(3), step_size: columns[4][0] },
+        Sampler::Nuts => Stats::Hamiltonian {
+            acceptance_rate: numbers(3),
+            step_size: columns[4][0],
+            energy: numbers(5),
+            diverging: truths(6),
+            reached_max_treedepth: truths(7),
+            tree_depth: counts(8),
+            n_steps: counts(9),
+        },
+    }
 }

@@ -329,7 +329,7 @@ impl Tree {
         let all = union(held)?;
         let build = &self.settings.build;
         let mut coreset = match build.size {
-            // Nothing is left of the budget for one more step.
+            // The budget does not allow another step.
             Size::Guarantee { .. } => all,
             Size::Rows(_) | Size::Kl { .. } => {
                 let node = self.node(Node { level: SNAPSHOT, index: self.blocks });

@@ -218,7 +218,7 @@ impl<E: Engine> Checker<'_, '_, E> {
     }
 
     /// The full data's log-likelihood from its expansion about the reference and a sample of remainders; `None` if that is not
-    /// accurate enough to tell how far the coreset is.
+    /// accurate enough to determine how far the coreset is.
     fn estimate(&self, panel: &Panel) -> Option<FullValues> {
         let sample = Sample::new(self.sample, self.reference.map.theta(), &panel.theta);
         let expansion = self.expansion();

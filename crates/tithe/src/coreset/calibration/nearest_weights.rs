@@ -140,69 +140,110 @@ fn by_dual(
     reference: &[f64],
     ridge: f64,
 ) -> Option<(Vec<f64>, usize)> {
-    let (d, count) = (features.feature_count(), features.len());
-    let dense = features.dense();
-    let b = target.to_vec();
-    let dual = |lambda: &[f64], tilt: &[f64]| {
-        let weighted: f64 =
-            reference.iter().zip(tilt).map(|(w, t)| 0.5 * w * (1.0 + t).max(0.0).powi(2)).sum();
-        let linear: f64 = lambda.iter().zip(&b).map(|(l, b)| l * b).sum();
-        let square: f64 = lambda.iter().map(|l| l * l).sum();
-        weighted - linear + 0.5 * ridge * square
-    };
-    let mut lambda = vec![0.0; d];
-    // Aᵀλ: the relative change of every weight.
-    let mut tilt = vec![0.0; count];
-    let mut value = dual(&lambda, &tilt);
-    let mut active = vec![true; count];
+    let dual = Dual { features: features.dense(), target: target.to_vec(), reference, ridge };
+    let mut at = dual.start();
+    let mut active = vec![true; reference.len()];
     let mut solves = 0;
     while solves < NEWTON_STEPS {
         solves += 1;
-        // (ρI + A_S W_S A_Sᵀ) λ⁺ = b − A_S w⁰_S
-        let mut scaled = Mat::zeros(d, count);
-        let mut next = Mat::from_fn(d, 1, |i, _| b[i]);
-        for m in (0..count).filter(|&m| active[m]) {
-            let (column, root) = (dense.col_as_slice(m), reference[m].sqrt());
-            scaled.col_as_slice_mut(m).iter_mut().zip(column).for_each(|(s, a)| *s = root * a);
-            next.col_as_slice_mut(0).iter_mut().zip(column).for_each(|(r, a)| *r -= reference[m] * a);
-        }
-        let mut jacobian = Mat::zeros(d, d);
-        add_lower_product(jacobian.as_mut(), scaled.as_ref(), scaled.transpose());
-        let largest = (0..d).map(|i| jacobian[(i, i)]).fold(0.0, f64::max);
-        (0..d).for_each(|i| jacobian[(i, i)] += ridge.max(1e-15 * largest));
-        let Some(factor) = Cholesky::new(jacobian.as_ref()) else { break };
-        next = factor.solve(next);
-        let step: Vec<f64> = (0..d).map(|i| next[(i, 0)] - lambda[i]).collect();
-        let tilt_step: Vec<f64> =
-            (0..count).map(|m| dense.col_as_slice(m).iter().zip(&step).map(|(a, s)| a * s).sum()).collect();
-        let mut length = 1.0;
-        let improved = loop {
-            let trial: Vec<f64> = lambda.iter().zip(&step).map(|(a, s)| a + length * s).collect();
-            let trial_tilt: Vec<f64> = tilt.iter().zip(&tilt_step).map(|(a, s)| a + length * s).collect();
-            let trial_value = dual(&trial, &trial_tilt);
-            if trial_value <= value {
-                (lambda, tilt) = (trial, trial_tilt);
-                break std::mem::replace(&mut value, trial_value) > trial_value;
-            }
-            length *= 0.5;
-            if length < 1e-9 {
-                break false;
-            }
-        };
-        let now_active: Vec<bool> = tilt.iter().map(|t| 1.0 + t > 0.0).collect();
+        let Some(step) = dual.newton_step(&at, &active) else { break };
+        let (length, improved) = dual.search(&mut at, &step);
+        let now_active: Vec<bool> = at.tilt.iter().map(|t| 1.0 + t > 0.0).collect();
         let settled = now_active == active && length == 1.0;
         active = now_active;
         if settled || !improved {
             break;
         }
     }
-    let weights: Vec<f64> = reference.iter().zip(&tilt).map(|(w, t)| w * (1.0 + t).max(0.0)).collect();
-    let mut gradient: Vec<f64> = lambda.iter().zip(&b).map(|(l, b)| ridge * l - b).collect();
-    for (m, w) in weights.iter().enumerate() {
-        gradient.iter_mut().zip(dense.col_as_slice(m)).for_each(|(g, a)| *g += w * a);
+    let weights: Vec<f64> = reference.iter().zip(&at.tilt).map(|(w, t)| w * (1.0 + t).max(0.0)).collect();
+    dual.is_solved(&at, &weights).then_some((weights, solves))
+}
+
+/// The convex dual `½Σ w⁰ max(0, 1 + Aᵀλ)² − λ·b + ½ρ‖λ‖²`.
+struct Dual<'a> {
+    /// `A`, d×M.
+    features: Mat<f64>,
+    /// `b`.
+    target: Vec<f64>,
+    /// `w⁰`.
+    reference: &'a [f64],
+    /// `ρ`.
+    ridge: f64,
+}
+
+/// A point of the dual with its value.
+struct DualPoint {
+    lambda: Vec<f64>,
+    /// `Aᵀλ`: the relative change of every weight.
+    tilt: Vec<f64>,
+    value: f64,
+}
+
+impl Dual<'_> {
+    fn start(&self) -> DualPoint {
+        self.point(vec![0.0; self.target.len()], vec![0.0; self.reference.len()])
     }
-    let square = |v: &[f64]| v.iter().map(|x| x * x).sum::<f64>();
-    (square(&gradient) <= DUAL_TOLERANCE * DUAL_TOLERANCE * square(&b)).then_some((weights, solves))
+
+    fn point(&self, lambda: Vec<f64>, tilt: Vec<f64>) -> DualPoint {
+        let weighted: f64 =
+            self.reference.iter().zip(&tilt).map(|(w, t)| 0.5 * w * (1.0 + t).max(0.0).powi(2)).sum();
+        let linear: f64 = lambda.iter().zip(&self.target).map(|(l, b)| l * b).sum();
+        let square: f64 = lambda.iter().map(|l| l * l).sum();
+        DualPoint { lambda, tilt, value: weighted - linear + 0.5 * self.ridge * square }
+    }
+
+    /// The step to `λ⁺`, where `(ρI + A_S W_S A_Sᵀ) λ⁺ = b − A_S w⁰_S` for the active rows `S`; `None` if the matrix is singular.
+    fn newton_step(&self, at: &DualPoint, active: &[bool]) -> Option<Vec<f64>> {
+        let (d, count) = (self.features.nrows(), self.features.ncols());
+        let mut scaled = Mat::zeros(d, count);
+        let mut next = Mat::from_fn(d, 1, |i, _| self.target[i]);
+        for m in (0..count).filter(|&m| active[m]) {
+            let (column, weight) = (self.features.col_as_slice(m), self.reference[m]);
+            let root = weight.sqrt();
+            scaled.col_as_slice_mut(m).iter_mut().zip(column).for_each(|(s, a)| *s = root * a);
+            next.col_as_slice_mut(0).iter_mut().zip(column).for_each(|(r, a)| *r -= weight * a);
+        }
+        let mut jacobian = Mat::zeros(d, d);
+        add_lower_product(jacobian.as_mut(), scaled.as_ref(), scaled.transpose());
+        let largest = (0..d).map(|i| jacobian[(i, i)]).fold(0.0, f64::max);
+        (0..d).for_each(|i| jacobian[(i, i)] += self.ridge.max(1e-15 * largest));
+        let next = Cholesky::new(jacobian.as_ref())?.solve(next);
+        Some((0..d).map(|i| next[(i, 0)] - at.lambda[i]).collect())
+    }
+
+    /// Halves the step until the dual does not increase, and moves there. Returns the fraction of the step that was taken, and whether
+    /// the dual decreased.
+    fn search(&self, at: &mut DualPoint, step: &[f64]) -> (f64, bool) {
+        let product = |m: usize| self.features.col_as_slice(m).iter().zip(step).map(|(a, s)| a * s).sum();
+        let tilt_step: Vec<f64> = (0..self.reference.len()).map(product).collect();
+        let mut length = 1.0;
+        loop {
+            let moved = |from: &[f64], step: &[f64]| -> Vec<f64> {
+                from.iter().zip(step).map(|(a, s)| a + length * s).collect()
+            };
+            let trial = self.point(moved(&at.lambda, step), moved(&at.tilt, &tilt_step));
+            if trial.value <= at.value {
+                let improved = at.value > trial.value;
+                *at = trial;
+                return (length, improved);
+            }
+            length *= 0.5;
+            if length < 1e-9 {
+                return (length, false);
+            }
+        }
+    }
+
+    /// True if the gradient `Aw − b + ρλ` is small enough.
+    fn is_solved(&self, at: &DualPoint, weights: &[f64]) -> bool {
+        let mut gradient: Vec<f64> =
+            at.lambda.iter().zip(&self.target).map(|(l, b)| self.ridge * l - b).collect();
+        for (m, w) in weights.iter().enumerate() {
+            gradient.iter_mut().zip(self.features.col_as_slice(m)).for_each(|(g, a)| *g += w * a);
+        }
+        let square = |v: &[f64]| v.iter().map(|x| x * x).sum::<f64>();
+        square(&gradient) <= DUAL_TOLERANCE * DUAL_TOLERANCE * square(&self.target)
+    }
 }
 
 /// The minimum on a support that only shrinks: every row whose weight would be negative is dropped. Above `gram_rows` rows

@@ -21,7 +21,7 @@ pub struct Output {
 const PREFIX: &str = ".tithe-";
 const SUFFIX: &str = ".tmp";
 const RANDOM: usize = 6;
-/// An unfinished file that nobody has locked was left by a process that was killed, unless it is younger than this: its
+/// An unfinished file without a lock was left by a process that was killed, unless it is younger than this: its
 /// owner may be about to lock it.
 const SETTLED: Duration = Duration::from_secs(10);
 
