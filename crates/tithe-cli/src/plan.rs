@@ -2,18 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use tithe::base::error::{Error, ErrorKind, Help, Remedy, Result, Setting};
+use tithe::base::error::{ErrorKind, Help, Remedy, Result, Setting};
 use tithe::base::machine::memory_limit;
 use tithe::coreset::Method;
 use tithe::coreset::build::BuildSettings;
 use tithe::coreset::file::read_coreset;
 use tithe::coreset::sensitivity::CenterRule;
 use tithe::data::sink::find_metadata;
-use tithe::data::source::{OpenOptions, Source, UniqueKeys, find_inputs, open};
+use tithe::data::source::{OpenOptions, Source, find_inputs, open};
 use tithe::data::table::Table;
 use tithe::encoding::full_data::open_as;
 use tithe::encoding::{Encoding, Standardize, Unseen};
 use tithe::engine::{EngineSettings, Missing};
+use tithe::options::coefficients::read_coefficients;
 use tithe::options::{BuildOptions, ColumnOptions, DataFitOptions, FitOptions, ReadOptions, StreamOptions};
 use tithe::results::predict::Incomplete;
 use tithe::stream::StreamSettings;
@@ -217,7 +218,7 @@ fn choice(args: &ChoiceArgs) -> Result<BuildOptions> {
         }),
         clusters: args.clusters,
         radius: args.radius,
-        theta_star: args.theta_star.as_deref().map(coefficients).transpose()?,
+        theta_star: args.theta_star.as_deref().map(read_coefficients).transpose()?,
         centers: args.centers.map(|centers| match centers {
             CentersArg::Exact => CenterRule::Exact,
             CentersArg::Quick => CenterRule::Quick,
@@ -242,46 +243,4 @@ pub fn fit(args: &FitArgs) -> DataFitOptions {
         threads: args.engine.threads,
     };
     DataFitOptions { fit, whole: args.whole, size: args.size, kl: args.kl, keep: args.keep.is_some() }
-}
-
-/// Coefficients by name from a file: a JSON object, or lines of `coefficient,value` (a first line
-/// `coefficient,value` is a header).
-fn coefficients(path: &Path) -> Result<Vec<(String, f64)>> {
-    let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
-    let text = text.trim_start_matches('\u{feff}');
-    let malformed = |what: String| -> Error {
-        let help = Some("write a JSON object, or one `coefficient,value` per line".into());
-        ErrorKind::Malformed { path: PathBuf::from(path), what, help }.into()
-    };
-    if text.trim_start().starts_with('{') {
-        let UniqueKeys(object) = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
-        return object
-            .into_iter()
-            .map(|(name, value)| match value.as_f64() {
-                Some(number) => Ok((name, number)),
-                None => Err(malformed(format!("the value of '{name}' is not a number"))),
-            })
-            .collect();
-    }
-    let values: Vec<(String, f64)> =
-        text.lines()
-            .enumerate()
-            .filter(|(_, line)| !line.trim().is_empty() && line.trim() != "coefficient,value")
-            .map(|(number, line)| {
-                let (name, value) = line
-                    .rsplit_once(',')
-                    .ok_or_else(|| malformed(format!("line {} is not `coefficient,value`", number + 1)))?;
-                let value = value.trim().parse().map_err(|_| {
-                    malformed(format!("line {}: '{}' is not a number", number + 1, value.trim()))
-                })?;
-                Ok((name.trim().trim_matches('"').to_string(), value))
-            })
-            .collect::<Result<_>>()?;
-    let is_duplicate =
-        |(at, (name, _)): &(usize, &(String, f64))| values[..*at].iter().any(|(other, _)| other == name);
-    match values.iter().enumerate().find(is_duplicate) {
-        _ if values.is_empty() => Err(malformed("is empty".to_string())),
-        Some((_, (name, _))) => Err(malformed(format!("'{name}' occurs twice"))),
-        None => Ok(values),
-    }
 }

@@ -9,8 +9,7 @@ use tithe::coreset::{Coreset, Method};
 use tithe::data::generate::Recipe;
 use tithe::data::source::memory::Columns;
 use tithe::data::table::{Roles, Table};
-use tithe::encoding::EncodingSettings;
-use tithe::encoding::Standardize;
+use tithe::encoding::{EncodingSettings, Standardize};
 use tithe::engine::{EngineSettings, LocalEngine};
 
 fn roles() -> Roles {

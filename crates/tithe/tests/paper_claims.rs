@@ -8,8 +8,7 @@ use tithe::coreset::{Coreset, Method};
 use tithe::data::generate::Recipe;
 use tithe::data::source::memory::Columns;
 use tithe::data::table::Roles;
-use tithe::encoding::EncodingSettings;
-use tithe::encoding::Standardize;
+use tithe::encoding::{EncodingSettings, Standardize};
 
 fn plain_build(columns: Vec<(String, Vec<f64>)>, settings: BuildSettings) -> Coreset {
     let encoding =

@@ -11,8 +11,7 @@ use tithe::coreset::sensitivity::Radius;
 use tithe::coreset::{Coreset, Method};
 use tithe::data::source::memory::Columns;
 use tithe::data::table::{Roles, Table};
-use tithe::encoding::EncodingSettings;
-use tithe::encoding::Standardize;
+use tithe::encoding::{EncodingSettings, Standardize};
 use tithe::engine::{EngineSettings, LocalEngine};
 
 fn build(

@@ -7,8 +7,7 @@ use tithe::coreset::Method;
 use tithe::coreset::build::{BuildSettings, Built, build_on};
 use tithe::data::source::Source;
 use tithe::data::table::{Roles, Table};
-use tithe::encoding::EncodingSettings;
-use tithe::encoding::Standardize;
+use tithe::encoding::{EncodingSettings, Standardize};
 use tithe::engine::{EngineSettings, LocalEngine};
 
 /// The command-line arguments, without those that `cargo bench` adds.

@@ -10,8 +10,7 @@ use tithe::data::generate::Recipe;
 use tithe::data::source::memory::Columns;
 use tithe::data::source::{OpenOptions, Source, open};
 use tithe::data::table::{Roles, Table};
-use tithe::encoding::EncodingSettings;
-use tithe::encoding::Standardize;
+use tithe::encoding::{EncodingSettings, Standardize};
 use tithe::engine::{EngineSettings, LocalEngine};
 use tithe::model::{Prior, PriorChoice};
 

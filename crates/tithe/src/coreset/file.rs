@@ -35,7 +35,7 @@ const CORESET: FileKind =
 ///
 /// The same coreset gives the same bytes.
 pub fn write_coreset(coreset: &Coreset, mut output: Output) -> Result<()> {
-    let written = write_coreset_to(coreset, output.file_mut());
+    let written = write_coreset_to(coreset, output.writer());
     written.map_err(|error| Error::io("write", output.path(), error))?;
     output.commit()
 }

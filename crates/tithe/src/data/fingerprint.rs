@@ -53,7 +53,7 @@ impl Fingerprint {
     }
 
     /// A checksum of bytes, which depends on their order and changes with any single byte.
-    pub(crate) fn of_bytes(bytes: &[u8]) -> Fingerprint {
+    pub fn of_bytes(bytes: &[u8]) -> Fingerprint {
         Fingerprint(fnv(bytes))
     }
 

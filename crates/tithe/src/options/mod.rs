@@ -3,6 +3,7 @@
 //! The command line and the Python package fill the same structs, so each default and each check of a combination
 //! exists once. An option that is `None` has its default.
 
+pub mod coefficients;
 mod groups;
 
 use std::str::FromStr;
@@ -15,9 +16,7 @@ use crate::coreset::selection::Size;
 use crate::coreset::sensitivity::{CenterRule, Radius};
 use crate::data::source::{Decimal, Delimiter, Format, OpenOptions, Source};
 use crate::data::table::Roles;
-use crate::encoding::EncodingSettings;
-use crate::encoding::GroupFactor;
-use crate::encoding::{Encoding, Standardize, Unseen};
+use crate::encoding::{Encoding, EncodingSettings, GroupFactor, Standardize, Unseen};
 use crate::engine::Missing;
 use crate::formula::Syntax;
 use crate::mcmc::{Sampler, Settings};

@@ -53,7 +53,7 @@ pub fn write_corrected(fit: &Fit, verification: &Verification, mut output: Outpu
     }
     columns.push((own("lp"), Arc::new(Float64Array::from(verification.log_posterior.clone()))));
     columns.push((own("weight"), Arc::new(Float64Array::from(verification.weights()))));
-    let written = write_table(columns, &metadata, output.file_mut());
+    let written = write_table(columns, &metadata, output.writer());
     written.map_err(|error| Error::io("write", output.path(), error))?;
     output.commit()
 }

@@ -81,7 +81,7 @@ pub(super) fn own_name(name: &str, coefficients: &[String]) -> String {
 /// If the file cannot be written, or a draw is not finite: such a posterior could not be read back.
 pub fn write_posterior(fit: &Fit, mut output: Output) -> Result<()> {
     check_finite(fit)?;
-    let written = write_to(fit, output.file_mut());
+    let written = write_to(fit, output.writer());
     written.map_err(|error| Error::io("write", output.path(), error))?;
     output.commit()
 }

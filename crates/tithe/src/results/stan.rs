@@ -14,7 +14,7 @@ pub fn write_stan_csv(fit: &Fit, mut outputs: Vec<Output>) -> Result<()> {
     fit.refuse_groups("written in this format")?;
     for (chain, output) in outputs.iter_mut().enumerate() {
         let text = chain_text(fit, chain);
-        let written = output.file_mut().write_all(text.as_bytes());
+        let written = output.writer().write_all(text.as_bytes());
         written.map_err(|error| crate::base::error::Error::io("write", output.path(), error))?;
     }
     outputs.into_iter().try_for_each(Output::commit)

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::base::error::{Error, ErrorKind, Help, Operation, Remedy, Result};
+use crate::base::faults::{Faulty, FileOperation, point};
 use crate::coreset::Coreset;
 use crate::coreset::file::{read_coreset, write_coreset};
 use crate::data::block::{Field, Kind, Segment};
@@ -168,6 +169,11 @@ impl Manifest {
     }
 }
 
+/// Removes a file if possible; one that stays does no harm, and is removed later.
+fn remove(path: &Path) {
+    let _ = point(FileOperation::Remove).and_then(|()| fs::remove_file(path));
+}
+
 /// Whether a file name has the form of the names in manifests.
 fn is_content(name: &str) -> bool {
     ["level-", "remainder-", "pending-"].iter().any(|prefix| name.starts_with(prefix))
@@ -214,7 +220,9 @@ impl Directory {
 
     /// Locks the directory for one writer; the lock is released when the process ends, even by a crash.
     pub fn lock(&self) -> Result<File> {
-        fs::create_dir_all(&self.path).map_err(|error| Error::io("make the directory", &self.path, error))?;
+        point(FileOperation::Create)
+            .and_then(|()| fs::create_dir_all(&self.path))
+            .map_err(|error| Error::io("make the directory", &self.path, error))?;
         let path = self.path.join(LOCK);
         if path.is_symlink() {
             return Err(self.refused("has a link in place of its lock", Remedy::OtherState));
@@ -269,7 +277,8 @@ impl Directory {
 
     fn read_manifest(&self, path: &Path) -> Result<Manifest> {
         let damaged = || self.damaged(path, "is damaged");
-        let text = fs::read_to_string(path).map_err(|error| match error.kind() {
+        let text = point(FileOperation::Read).and_then(|()| fs::read_to_string(path));
+        let text = text.map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidData => damaged(),
             _ => Error::io("read", path, error),
         })?;
@@ -283,7 +292,8 @@ impl Directory {
             if !is_content(&named.file) || named.file.contains(['/', '\\']) {
                 return Err(self.damaged(&path, "is no file of a state"));
             }
-            let bytes = fs::read(&path).map_err(|error| match error.kind() {
+            let bytes = point(FileOperation::Read).and_then(|()| fs::read(&path));
+            let bytes = bytes.map_err(|error| match error.kind() {
                 std::io::ErrorKind::NotFound => self.damaged(&path, "is missing"),
                 _ => Error::io("read", &path, error),
             })?;
@@ -339,7 +349,8 @@ impl Directory {
         let path = self.path.join(&name);
         let output = Output::in_state(&path)?;
         write(output)?;
-        let bytes = fs::read(&path).map_err(|error| Error::io("read", &path, error))?;
+        let bytes = point(FileOperation::Read).and_then(|()| fs::read(&path));
+        let bytes = bytes.map_err(|error| Error::io("read", &path, error))?;
         Ok(Named { file: name, checksum: Fingerprint::of_bytes(&bytes) })
     }
 
@@ -353,8 +364,10 @@ impl Directory {
         self.sync()?;
         // The copy is only for repairs: a crash or a full disk may damage or prevent it, and the state is valid without it.
         // It replaces whatever has its name: a link must not be followed to another file.
-        let _ = fs::remove_file(&copy);
-        let _ = File::create_new(&copy).and_then(|mut file| file.write_all(text.as_bytes()));
+        remove(&copy);
+        let _ = point(FileOperation::Create)
+            .and_then(|()| File::create_new(&copy))
+            .and_then(|file| Faulty(file).write_all(text.as_bytes()));
         Ok(())
     }
 
@@ -384,12 +397,12 @@ impl Directory {
             if earlier.sequence < manifest.sequence && (is_previous || manifest.files().any(spares)) {
                 kept.push(earlier);
             } else {
-                let _ = fs::remove_file(path);
+                remove(&path);
             }
         }
         for name in self.entries()? {
             if is_content(&name) && !kept.iter().any(|manifest| manifest.names(&name)) {
-                let _ = fs::remove_file(self.path.join(name));
+                remove(&self.path.join(name));
             }
         }
         Ok(())
@@ -398,7 +411,7 @@ impl Directory {
     /// Removes files that a killed writer did not complete. Only the holder of the lock may do this.
     pub fn sweep(&self) -> Result<()> {
         for name in self.entries()?.iter().filter(|name| name.starts_with(".tithe-")) {
-            let _ = fs::remove_file(self.path.join(name));
+            remove(&self.path.join(name));
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::parquet::wrong_file;
 use crate::base::error::{Error, Remedy, Result, Setting};
+use crate::base::faults::{Faulty, FileOperation, point};
 
 /// A file that is being written: it appears under its name only when it is complete.
 #[derive(Debug)]
@@ -59,11 +60,12 @@ impl Output {
     fn beside(path: &Path, syncs_folder: bool) -> Result<Output> {
         // Created directly, to get the default permissions and the system's own error.
         let create = |path: &Path| File::options().write(true).create_new(true).open(path);
-        let file = tempfile::Builder::new()
-            .prefix(PREFIX)
-            .suffix(SUFFIX)
-            .rand_bytes(RANDOM)
-            .make_in(folder_of(path), create)
+        let file = point(FileOperation::Create)
+            .and_then(|()| {
+                let mut builder = tempfile::Builder::new();
+                builder.prefix(PREFIX).suffix(SUFFIX).rand_bytes(RANDOM);
+                builder.make_in(folder_of(path), create)
+            })
             .map_err(|error| Error::io("write", path, error))?;
         lock(file.as_file());
         Ok(Output { path: path.to_path_buf(), file, syncs_folder })
@@ -79,20 +81,20 @@ impl Output {
         &self.path
     }
 
-    /// The handle of the unfinished file.
-    pub(crate) fn file(&self) -> &File {
-        self.file.as_file()
+    /// Writes to the unfinished file.
+    pub(crate) fn writer(&mut self) -> Faulty<&mut File> {
+        Faulty(self.file.as_file_mut())
     }
 
-    /// The unfinished file.
-    pub(crate) fn file_mut(&mut self) -> &mut File {
-        self.file.as_file_mut()
+    /// Another handle that writes to the unfinished file.
+    pub(crate) fn own_writer(&self) -> std::io::Result<Faulty<File>> {
+        self.file.as_file().try_clone().map(Faulty)
     }
 
     /// Writes the content and moves the file to its final path.
     pub fn write(self, content: &[u8]) -> Result<()> {
         let mut output = self;
-        let written = output.file_mut().write_all(content);
+        let written = output.writer().write_all(content);
         written.map_err(|error| Error::io("write", &output.path, error))?;
         output.commit()
     }
@@ -100,7 +102,8 @@ impl Output {
     /// Moves the complete file to its final path.
     pub(crate) fn commit(self) -> Result<()> {
         let refuse = |error| Error::io("write", &self.path, error);
-        self.file.as_file().sync_all().map_err(refuse)?;
+        point(FileOperation::Sync).and_then(|()| self.file.as_file().sync_all()).map_err(refuse)?;
+        point(FileOperation::Rename).map_err(refuse)?;
         self.file.persist(&self.path).map_err(|error| Error::io("write", &self.path, error.error))?;
         if self.syncs_folder { sync_folder(folder_of(&self.path)) } else { Ok(()) }
     }
@@ -113,7 +116,7 @@ pub fn write_directory(directory: &Path, files: &[(&str, String)]) -> Result<()>
     if directory.exists() {
         let outputs = files.iter().map(|(name, content)| {
             let mut output = Output::create(&directory.join(name))?;
-            let written = output.file_mut().write_all(content.as_bytes());
+            let written = output.writer().write_all(content.as_bytes());
             written.map_err(|error| Error::io("write", output.path(), error))?;
             Ok(output)
         });
@@ -131,13 +134,15 @@ pub fn write_directory(directory: &Path, files: &[(&str, String)]) -> Result<()>
     let staging = builder.tempdir_in(parent).map_err(failed)?;
     let mut open = Vec::new();
     for (name, content) in files {
-        let mut file = File::create_new(staging.path().join(name)).map_err(failed)?;
+        point(FileOperation::Create).map_err(failed)?;
+        let file = File::create_new(staging.path().join(name)).map_err(failed)?;
         lock(&file);
-        file.write_all(content.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+        Faulty(&file).write_all(content.as_bytes()).map_err(failed)?;
+        point(FileOperation::Sync).and_then(|()| file.sync_all()).map_err(failed)?;
         open.push(file);
     }
     sync_folder(staging.path())?;
-    fs::rename(staging.path(), directory).map_err(failed)?;
+    point(FileOperation::Rename).and_then(|()| fs::rename(staging.path(), directory)).map_err(failed)?;
     // It is no longer there to be removed.
     let _ = staging.keep();
     sync_folder(parent)
@@ -162,7 +167,7 @@ pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
     if !cfg!(unix) {
         return Ok(());
     }
-    match File::open(folder).and_then(|folder| folder.sync_all()) {
+    match point(FileOperation::SyncFolder).and_then(|()| File::open(folder)?.sync_all()) {
         // Not every file system can do that.
         Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
         synced => synced.map_err(|error| Error::io("write", folder, error)),

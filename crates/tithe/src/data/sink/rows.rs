@@ -14,7 +14,7 @@ use crate::data::source::{Input, OpenOptions, Source, open_inputs};
 
 /// Writes rows including missing values; [`read_rows`] returns exactly the same rows.
 pub(crate) fn write_rows(fields: &[Field], rows: &Segment, mut output: Output) -> Result<()> {
-    let written = write_rows_to(fields, rows, output.file_mut());
+    let written = write_rows_to(fields, rows, output.writer());
     written.map_err(|error| Error::io("write", output.path(), error))?;
     output.commit()
 }

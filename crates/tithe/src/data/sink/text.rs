@@ -14,6 +14,7 @@ use parquet::arrow::ArrowWriter;
 use super::output::Output;
 use super::parquet::{plain_io, properties};
 use crate::base::error::{Error, ErrorKind, Result};
+use crate::base::faults::Faulty;
 
 /// The formats of tables that are written batch by batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,9 +61,9 @@ pub struct RowWriter {
 }
 
 enum Sink {
-    Parquet(Box<ArrowWriter<BufWriter<File>>>),
-    Csv(BufWriter<File>),
-    Libsvm(BufWriter<File>),
+    Parquet(Box<ArrowWriter<BufWriter<Faulty<File>>>>),
+    Csv(BufWriter<Faulty<File>>),
+    Libsvm(BufWriter<Faulty<File>>),
 }
 
 impl RowWriter {
@@ -107,7 +108,7 @@ fn open_sink(
     schema: &SchemaRef,
     story: Option<(&str, String)>,
 ) -> io::Result<Sink> {
-    let mut buffer = BufWriter::with_capacity(1 << 18, output.file().try_clone()?);
+    let mut buffer = BufWriter::with_capacity(1 << 18, output.own_writer()?);
     Ok(match format {
         RowFormat::Parquet => {
             let writer =
@@ -133,7 +134,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-fn write_csv(writer: &mut BufWriter<File>, batch: &RecordBatch) -> io::Result<()> {
+fn write_csv(writer: &mut BufWriter<Faulty<File>>, batch: &RecordBatch) -> io::Result<()> {
     let options = FormatOptions::new().with_null("");
     let columns = batch
         .columns()
@@ -160,7 +161,7 @@ fn write_csv(writer: &mut BufWriter<File>, batch: &RecordBatch) -> io::Result<()
     Ok(())
 }
 
-fn write_libsvm(writer: &mut BufWriter<File>, batch: &RecordBatch) -> io::Result<()> {
+fn write_libsvm(writer: &mut BufWriter<Faulty<File>>, batch: &RecordBatch) -> io::Result<()> {
     let columns: Vec<_> =
         batch.columns().iter().filter_map(|array| array.as_primitive_opt::<Float64Type>()).collect();
     let Some((label, features)) = columns.split_last() else { return Ok(()) };
