@@ -131,10 +131,10 @@ fn mistakes_are_explained() {
     };
     let cases = [
         ("bought ~ x + (1 | shop)", "there is no column 'shop'"),
-        ("bought ~ x + (month | store)", "so month must be a term of the formula, too"),
-        ("bought ~ x + store + (1 | store)", "cannot have coefficients of its own as well"),
-        ("bought ~ x + (1 | store:month)", "combine them into one column first"),
-        ("bought ~ x + (1 | store) + (x | store)", "has two group terms"),
+        ("bought ~ x + (month | store)", "varies by 'store', but no fixed effect"),
+        ("bought ~ x + store + (1 | store)", "so it cannot be a fixed effect as well"),
+        ("bought ~ x + (1 | store:month)", "is not the name of one column"),
+        ("bought ~ x + (1 | store) + (x | store)", "two parameters would have this name"),
     ];
     for (formula, message) in cases {
         let err = refused(formula);

@@ -168,7 +168,7 @@ fn fit_rows(args: &FitArgs, options: &DataFitOptions, watcher: &Watcher) -> Resu
     if let Some(path) = &args.keep {
         plan::refuse_overwriting(&source.files(), path)?;
     }
-    if columns.label.is_none() && !source.is_sparse() {
+    if columns.label.is_none() && columns.formula.is_none() && !source.is_sparse() {
         let names: Vec<&str> = source.fields().iter().take(20).map(|field| field.name.as_str()).collect();
         let what = format!(
             "is required, because {}: name the column with the two classes (columns: {})",

@@ -41,6 +41,27 @@ impl Encoding {
         self.varying(factor).iter().map(of_effect).collect()
     }
 
+    /// Returns an error if the slope of a column that has no coefficient is said to vary: it would be left out.
+    pub(super) fn check_slopes(&self) -> Result<()> {
+        for factor in &self.groups {
+            for slope in &factor.slopes {
+                let alone = GroupFactor { intercept: false, slopes: vec![slope.clone()], ..factor.clone() };
+                if self.varying(&alone).is_empty() {
+                    return Err(ErrorKind::Column {
+                        column: slope.clone(),
+                        what: format!(
+                            "has an effect that varies by '{}', but no fixed effect",
+                            factor.column
+                        ),
+                        help: Some("add it to the fixed effects as well".into()),
+                    }
+                    .into());
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The columns whose effects vary.
     fn varying(&self, factor: &GroupFactor) -> Vec<Varying> {
         let mut varying: Vec<Varying> = factor.intercept.then_some(Varying::Intercept).into_iter().collect();

@@ -101,6 +101,7 @@ pub fn survey(
         None => (encoding, warnings),
     };
     encoding.distinct_names()?;
+    encoding.check_slopes()?;
     let moments = table.features().iter().zip(&found.columns).map(|(field, column)| {
         let Moments { mass, mean, squares, .. } = column.moments;
         (field.kind == Kind::Number).then(|| (mean, (squares / mass).sqrt()))

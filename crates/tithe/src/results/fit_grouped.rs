@@ -269,8 +269,9 @@ fn findings_of_groups(groups: &GroupPosterior) -> Vec<Finding> {
     if kept < 50 {
         return Vec::new();
     }
-    // Among many group effects some have a larger R-hat by chance: that of m independent draws per chain varies by about 1/m.
-    let limit = 1.01 + 2.0 / kept as f64;
+    // Among many group effects some have a larger R-hat by chance: that of m independent draws per chain
+    // varies by a few times 1/m.
+    let limit = 1.01 + 6.0 / kept as f64;
     let wanted = 100.0 * chains as f64 * (kept as f64 / 400.0).min(1.0);
     let mut found = Vec::new();
     let apart = all.iter().filter(|c| c.r_hat > limit);
