@@ -108,7 +108,8 @@ class Posterior(ArrowTable[_native.Posterior]):
         drawn = self._native.group_draws()
         if drawn is None:
             return {}
-        settings, found, first = self._facts["settings"], {}, 0
+        settings, first = self._facts["settings"], 0
+        found: dict[str, npt.NDArray[np.float64]] = {}
         values = drawn[1].reshape(settings["chains"], settings["draws"], -1)
         for factor in self._facts["factors"]:
             width, groups = len(factor["effects"]), len(factor["levels"])

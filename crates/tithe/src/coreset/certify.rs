@@ -36,6 +36,7 @@ pub struct Certified {
 /// # Errors
 /// If the rows are not those that the coreset represents (unless forced), or a posterior has no mode.
 pub fn certify(engine: &impl Engine, coreset: &Coreset, settings: &CertifySettings) -> Result<Certified> {
+    coreset.refuse_groups("certified again")?;
     let facts = &coreset.provenance;
     let names = coreset.encoding.distinct_names()?;
     let choice = settings.priors.clone().unwrap_or_else(|| facts.priors());

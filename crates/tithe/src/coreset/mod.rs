@@ -64,6 +64,18 @@ impl Coreset {
         Ok(points)
     }
 
+    /// Returns an error if the model has group effects, for what does not take them into account.
+    pub(crate) fn refuse_groups(&self, purpose: &str) -> Result<()> {
+        match self.encoding.groups.first() {
+            None => Ok(()),
+            Some(factor) => Err(ErrorKind::Numerical {
+                what: format!("a coreset with effects that vary by '{}' cannot be {purpose}", factor.column),
+                help: Some("leave the group term out of the formula for this".into()),
+            }
+            .into()),
+        }
+    }
+
     #[doc(hidden)]
     /// The rows in the user's own units, row by row: one number for each coefficient but the intercept (text one-hot, substitutes in
     /// place of missing values, or the terms of the formula).

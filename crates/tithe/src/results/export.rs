@@ -19,6 +19,7 @@ pub enum Tool {
 
 /// The exported files: names and contents.
 pub fn export(coreset: &Coreset, priors: &Priors, tool: Tool) -> Result<Vec<(&'static str, String)>> {
+    coreset.refuse_groups("exported")?;
     let names = coreset.encoding.distinct_names()?;
     let (model_name, model) = match tool {
         Tool::Stan => ("model.stan", stan(&names, priors)),
