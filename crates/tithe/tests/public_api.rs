@@ -39,7 +39,7 @@ fn exports() -> BTreeMap<String, String> {
         );
         list.split(',')
             .map(|item| item.trim().to_string())
-            .filter(|item| !item.is_empty())
+            .filter(|item| !item.is_empty() && item != "*")
             .collect::<Vec<_>>()
     });
     items
