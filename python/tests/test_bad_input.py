@@ -33,10 +33,10 @@ def of_objects():
 
 CASES = {
     "y with strings": (
-        lambda: tithe.build(X, np.where(Y, "yes", "no")),
+        lambda: tithe.build(X, np.where(Y, "red", "green")),
         tithe.ColumnError,
         ValueError,
-        "column 'y': the label's values are 'no', 'yes'(.|\n)*positive=\"yes\"",
+        "column 'y': the label's values are 'green', 'red'(.|\n)*positive=\"red\"",
     ),
     "three classes": (
         lambda: tithe.build(X, np.arange(N) % 3),

@@ -102,21 +102,21 @@ fn label_with_three_values() {
 
 #[test]
 fn text_label_needs_its_positive_value() {
-    let scratch = Scratch::with_csv("x,y\n1,yes\n2,no\n3,no\n");
+    let scratch = Scratch::with_csv("x,y\n1,red\n2,green\n3,green\n");
     scratch.refuses(
         LABEL,
         1,
-        "error: column 'y': the label's values are 'no', 'yes', and it is not clear which one is positive\n  \
-         help: name it, for example --positive yes\n",
+        "error: column 'y': the label's values are 'green', 'red', and it is not clear which one is positive\n  \
+         help: name it, for example --positive red\n",
     );
     scratch.refuses(
         &format!("{LABEL} --positive maybe"),
         1,
-        "error: column 'y': the label's values are 'no', 'yes'; none is 'maybe'\n  \
-         help: name one of them, for example --positive yes\n",
+        "error: column 'y': the label's values are 'green', 'red'; none is 'maybe'\n  \
+         help: name one of them, for example --positive red\n",
     );
     // --max-levels does not apply to the label, even if its second value occurs only in a later block.
-    assert_eq!(scratch.build(&format!("{LABEL} --positive no --max-levels 1 --block-rows 1"))["rows"], 3);
+    assert_eq!(scratch.build(&format!("{LABEL} --positive green --max-levels 1 --block-rows 1"))["rows"], 3);
 }
 
 #[test]

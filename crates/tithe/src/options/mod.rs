@@ -666,7 +666,7 @@ mod tests {
         assert_eq!("auto".parse::<Radius>().ok(), Some(Radius::Auto(3.0)));
         assert_eq!("auto:2".parse::<Radius>().ok(), Some(Radius::Auto(2.0)));
         let message = "drpo".parse::<Missing>().expect_err("no such word").to_string();
-        assert_eq!(message, "missing must be error or drop, but is 'drpo'");
+        assert_eq!(message, "missing must be error or drop or indicator or mean, but is 'drpo'");
         let message = "auto:x".parse::<Radius>().expect_err("no number").to_string();
         assert_eq!(message, "radius must be a number, auto or auto:A, but is 'auto:x'");
     }
