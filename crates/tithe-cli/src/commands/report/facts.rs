@@ -13,7 +13,7 @@ pub fn verification(subject: &Subject<'_>) -> String {
     let fit = subject.fit;
     let Basis::Coreset { provenance, .. } = &fit.basis else { return String::new() };
     let verified = fit.verified.as_ref().map_or(String::new(), |found| {
-        format!("<p>Compared with all rows: {}.</p>\n", escaped(&certificate::verified(found)))
+        format!("<p>Verified against all rows: {}.</p>\n", escaped(&certificate::verified(found)))
     });
     let lines = certificate::lines_for_posterior(provenance, &fit.encoding.coefficient_names());
     let items: String = lines
