@@ -191,7 +191,7 @@ fn changed(column: &ArrayRef) -> Vec<(&'static str, ArrayRef)> {
     ]
 }
 
-/// Runs `check` for every file, without panics; it returns whether the file was accepted.
+/// Runs `check` for every file, without panics; it returns whether the file was accepted. Some are, and most are refused.
 fn every(files: Vec<(String, Input)>, check: impl Fn(&Input) -> bool) {
     let (mut accepted, mut refused) = (0, 0);
     for (what, file) in files {
@@ -201,7 +201,7 @@ fn every(files: Vec<(String, Input)>, check: impl Fn(&Input) -> bool) {
             Err(_) => panic!("it panics: {what}"),
         }
     }
-    assert!(accepted > 20 && refused > 100, "{accepted} accepted, {refused} refused");
+    assert!(accepted > 10 && refused > 100, "{accepted} accepted, {refused} refused");
 }
 
 /// Every kind of factor and expression.

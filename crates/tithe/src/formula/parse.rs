@@ -265,7 +265,7 @@ impl Parser<'_> {
             }
             self.deeper()?;
             match *self.peek() {
-                Token::Number(n) if n >= 1.0 && n <= 20.0 && n.fract() == 0.0 => {
+                Token::Number(n) if (1.0..=20.0).contains(&n) && n.fract() == 0.0 => {
                     self.next += 1;
                     base = Node { kind: NodeKind::Power(Box::new(base), n as usize), at };
                 }

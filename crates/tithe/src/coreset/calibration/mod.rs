@@ -82,11 +82,11 @@ pub(crate) fn calibrated_coreset(build: &mut Build<'_, impl Engine>, task: &Task
     let reference = Reference::new(build, task, priors, mode)?;
     let ranking = Ranking::new(task, &bounds.bound, &reference, &pilot);
 
-    let (candidates, choice, step_kl) =
-        match choose_rows(build, task, &sizes, &ranking, &reference, &mut bounds)? {
-            Outcome::Chosen(candidates, choice, step_kl) => (candidates, choice, step_kl),
-            Outcome::Exact(exact) => return Ok(exact),
-        };
+    let (chosen, step_kl) = match choose_rows(build, task, &sizes, &ranking, &reference, &mut bounds)? {
+        Outcome::Chosen(chosen, step_kl) => (chosen, step_kl),
+        Outcome::Exact(exact) => return Ok(*exact),
+    };
+    let (candidates, choice) = *chosen;
     build.lap("calibration");
 
     let theta = reference.map.theta();
@@ -112,8 +112,8 @@ pub(crate) fn calibrated_coreset(build: &mut Build<'_, impl Engine>, task: &Task
 /// Rows and weights from the pool, or a coreset that is exact after all.
 enum Outcome {
     /// With the KL that a step of a stream lost.
-    Chosen(Candidates, Choice, Option<f64>),
-    Exact(Selected),
+    Chosen(Box<(Candidates, Choice)>, Option<f64>),
+    Exact(Box<Selected>),
 }
 
 /// Pool, weights and certificate; with a target KL, twice as many rows until it is met, and then as few as meet it.
@@ -137,7 +137,7 @@ fn choose_rows(
         let checker = Checker { build, task, reference, sample, target_kl };
         if task.matching == Matching::Approximate {
             let (choice, kl) = checker.check_step(&candidates.pool, size)?;
-            return Ok(Outcome::Chosen(candidates, choice, Some(kl)));
+            return Ok(Outcome::Chosen(Box::new((candidates, choice)), Some(kl)));
         }
         let chooser = Chooser { pool: &candidates.pool, reference, settings, is_part: task.whole.is_some() };
         let checked = checker.check(&chooser, size)?;
@@ -146,12 +146,12 @@ fn choose_rows(
                 true => fewest_rows(&chooser, &checker, checked, missed..size, sizes.target_kl)?.choice,
                 false => checked.choice,
             };
-            return Ok(Outcome::Chosen(candidates, choice, None));
+            return Ok(Outcome::Chosen(Box::new((candidates, choice)), None));
         }
         build.lap("calibration");
         (missed, size) = (size, sizes.after(&checked.choice)?);
         if let Some(exact) = build.exact_coreset(size as u64, bounds)? {
-            return Ok(Outcome::Exact(exact));
+            return Ok(Outcome::Exact(Box::new(exact)));
         }
     }
 }

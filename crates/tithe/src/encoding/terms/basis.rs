@@ -247,7 +247,7 @@ fn derivative(knots: &[f64], degree: usize, order: usize, x: f64, splines: &mut 
     derivative(inner, degree - 1, order - 1, x, &mut lower);
     let count = knots.len() - degree - 1;
     splines.fill(0.0);
-    for i in 0..count {
+    for (i, spline) in splines.iter_mut().enumerate().take(count) {
         // The lower splines are numbered from the second knot on.
         let quotient = |number: Option<usize>, from: usize| match number {
             Some(number) if knots[from + degree] > knots[from] => {
@@ -256,7 +256,7 @@ fn derivative(knots: &[f64], degree: usize, order: usize, x: f64, splines: &mut 
             _ => 0.0,
         };
         let below = (i + 1 < count).then_some(i);
-        splines[i] = degree as f64 * (quotient(i.checked_sub(1), i) - quotient(below, i + 1));
+        *spline = degree as f64 * (quotient(i.checked_sub(1), i) - quotient(below, i + 1));
     }
 }
 

@@ -87,11 +87,13 @@ struct SampledRow {
 pub(super) struct Sample {
     size: usize,
     rows: Vec<SampledRow>,
+    /// The largest key of a row that can still belong to the sample.
+    bound: Option<u64>,
 }
 
 impl Sample {
     pub fn new(size: usize) -> Sample {
-        Sample { size, rows: Vec::new() }
+        Sample { size, rows: Vec::new(), bound: None }
     }
 
     /// Adds a row `x` of a tile with its sign and log-density.
@@ -100,10 +102,7 @@ impl Sample {
         if self.rows.len() >= 2 * self.size.max(1) {
             self.shrink();
         }
-        // Rows are in the order of their keys after shrinking.
-        if self.rows.len() >= self.size
-            && self.rows.get(self.size.wrapping_sub(1)).is_none_or(|last| key > last.key)
-        {
+        if self.bound.is_some_and(|bound| key > bound) {
             return;
         }
         let z = tile.z.iter().map(|column| sign * column[r]).collect();
@@ -114,6 +113,9 @@ impl Sample {
     fn shrink(&mut self) {
         self.rows.sort_by_key(|row| (row.key, row.position));
         self.rows.truncate(self.size);
+        if self.rows.len() == self.size {
+            self.bound = self.rows.last().map(|last| last.key);
+        }
     }
 
     pub fn merge(&mut self, next: Sample) {
