@@ -431,9 +431,9 @@ class DrawOptions(TypedDict, total=False):
         Option(
             None,
             optional(word),
-            "Prior of the standard deviations of group effects: ``\"half-normal:SCALE\"``, "
-            "``\"half-student:DEGREES:SCALE\"``, ``\"half-cauchy:SCALE\"`` or ``\"exponential:RATE\"``; "
-            "``\"half-student:3:2.5\"`` by default.",
+            'Prior of the standard deviations of group effects: ``"half-normal:SCALE"``, '
+            '``"half-student:DEGREES:SCALE"``, ``"half-cauchy:SCALE"`` or ``"exponential:RATE"``; '
+            '``"half-student:3:2.5"`` by default.',
         ),
     ]
     sampler: Annotated[

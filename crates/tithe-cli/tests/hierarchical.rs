@@ -126,7 +126,8 @@ fn mistakes_are_explained() {
     let scratch = Scratch::with_csv(table(0..300));
     let refused = |formula: &str| {
         let (code, out, err) = with_formula(&scratch, formula, FIT);
-        assert_eq!(code, Some(1), "{formula}: {out}{err}");
+        // Mistakes in the formula itself are wrong usage; others show only in the data.
+        assert!(matches!(code, Some(1 | 2)), "{formula}: {out}{err}");
         err
     };
     let cases = [

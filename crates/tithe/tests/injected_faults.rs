@@ -112,7 +112,10 @@ fn a_fault_at_any_operation_loses_nothing_that_was_saved() {
             let stream = open(&state).unwrap_or_else(|error| panic!("{plan:?}: {error}"));
             let counted = stream.progress().rows;
             // A save can fail after the new manifest is in place; then its rows count.
-            assert!(counted >= last && counted.is_multiple_of(10), "{plan:?}: {counted} rows, but {last} were saved");
+            assert!(
+                counted >= last && counted.is_multiple_of(10),
+                "{plan:?}: {counted} rows, but {last} were saved"
+            );
             assert!(finish(stream) == expected, "{plan:?}: other bytes");
         }
     }

@@ -1,6 +1,6 @@
 //! Faults that a test injects into file operations, to check that nothing is lost or half-written.
 //!
-//! Every operation on outputs and states passes a [`point`]. Without the feature `faults` a point does nothing.
+//! Every operation on outputs and states passes a `point`. Without the feature `faults` a point does nothing.
 
 use std::io::{Result, Write};
 

@@ -13,7 +13,7 @@
 //! the same posterior, because that is where they will matter.
 //!
 //! **Fading.** With a half-life, the log-likelihood of a row counts `2^(−age/half-life)`, where its age is the number of rows in
-//! the blocks after its own. Coresets are held with the weights that they had when they were made; [`Tree::held`] reduces them.
+//! the blocks after its own. Coresets are held with the weights that they had when they were made; `Tree::held` reduces them.
 
 use faer::Mat;
 use rand::Rng as _;

@@ -1,7 +1,7 @@
 //! Calibrated coresets for hierarchical models: rows and weights whose posterior of all effects is the full data's, at any scale of
 //! the group effects.
 //!
-//! [`hierarchical_coreset`] reads from top to bottom:
+//! `hierarchical_coreset` reads from top to bottom:
 //!
 //! 1. pilot: the rows that the survey picked give a starting point;
 //! 2. mode: Newton's method finds the full data's mode, with Σ near its marginal mode ([`crate::mode::hierarchical`]);
