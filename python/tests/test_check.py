@@ -127,8 +127,8 @@ def test_missing_values_and_dates_have_the_same_treatment_everywhere(table, tmp_
     again = tithe.build(tmp_path / "data.parquet", label="y", size=300, missing="indicator")
     assert again.coefficients == core.coefficients
     assert np.array_equal(again.weights, core.weights)
-    core.save(tmp_path / "core.parquet")
-    assert np.array_equal(tithe.Coreset.load(tmp_path / "core.parquet").fit(seed=2).draws, posterior.draws)
+    core.write(tmp_path / "core.parquet")
+    assert np.array_equal(tithe.read_coreset(tmp_path / "core.parquet").fit(seed=2).draws, posterior.draws)
     p = posterior.predict_proba(frame.drop(columns="y").head(50))
     assert np.isfinite(p).all()
     # Against scikit-learn on the columns made by hand.

@@ -267,7 +267,7 @@ def test_categories_are_one_hot_whatever_stands_for_them(tmp_path):
         }
     )
     core = tithe.build(frame, label="y", size=80)
-    assert core.coefficients == ["intercept", "a", "g=1", "g=2", "b=false", "f=1.5"]
+    assert core.coefficients == ["intercept", "a", "g=1", "g=2", "b=true", "f=1.5"]
     # Numeric categories do not need positive=.
     assert core.classes == ["0", "1"]
     frame.to_parquet(tmp_path / "frame.parquet")

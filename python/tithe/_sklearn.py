@@ -202,13 +202,19 @@ class _Fitted:
             raise ValueError(f"formula has the label '{response}', which is a column of X")
         return response or _label(names)
 
-    def _input(self, X: Any, y: Any = None, *, reset: bool = True) -> Any:
-        """Check data as scikit-learn does; a data frame with text stays one, and its text becomes categories."""
+    def _input(self, X: Any, y: Any = "no_validation", *, reset: bool = True) -> Any:
+        """Check data as scikit-learn does; a data frame with text stays one, and its text becomes categories.
+
+        As in scikit-learn's ``validate_data``, labels that are missing are an error, and ``"no_validation"`` means that there are none.
+        """
+        has_labels = not (isinstance(y, str) and y == "no_validation")
+        if has_labels and y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         if not _has_text(X):
-            given = () if y is None else (y,)
+            given = (y,) if has_labels else ()
             return validate_data(self, X, *given, accept_sparse="csr", reset=reset)
         validate_data(self, X, reset=reset, skip_check_array=True)
-        if y is None:
+        if not has_labels:
             return X
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
