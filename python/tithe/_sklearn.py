@@ -205,7 +205,7 @@ class _Fitted:
     def _input(self, X: Any, y: Any = "no_validation", *, reset: bool = True) -> Any:
         """Check data as scikit-learn does; a data frame with text stays one, and its text becomes categories.
 
-        As in scikit-learn's ``validate_data``, labels that are missing are an error, and ``"no_validation"`` means that there are none.
+        As in ``validate_data``, ``y=None`` is an error, and ``"no_validation"`` means that there are no labels.
         """
         has_labels = not (isinstance(y, str) and y == "no_validation")
         if has_labels and y is None:
