@@ -232,9 +232,11 @@ def test_wrong_settings_are_refused_by_their_names(matrix, setting, message):
 
 def test_a_size_that_is_too_small_warns(matrix):
     for work in [
-        lambda: tithe.LogisticRegression(size=20, **FAST).fit(*matrix),
-        lambda: tithe.LogisticRegression(size=20, **FAST).partial_fit(*matrix, classes=[-1, 1]).coreset_,
-        lambda: tithe.CoresetSampler(size=20).fit(*matrix),
+        lambda: tithe.LogisticRegression(size=14, random_state=0, **FAST).fit(*matrix),
+        lambda: (
+            tithe.LogisticRegression(size=14, random_state=0, **FAST).partial_fit(*matrix, classes=[-1, 1]).coreset_
+        ),
+        lambda: tithe.CoresetSampler(size=14, random_state=0).fit(*matrix),
     ]:
         message = r"too small: with \d+ rows, .*size=\d+|from the posterior of all rows, and weights do not correct"
         with pytest.warns(tithe.TitheWarning, match=message) as caught:
